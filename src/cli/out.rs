@@ -1,0 +1,57 @@
+//! Standard output and error, with the manners of a command-line tool: a closed pipe is success, no colour where
+//! nobody looks or `NO_COLOR` is set.
+
+use sortie::error::Error;
+use std::io::{self, IsTerminal, Write};
+
+/// Where a subcommand prints.
+pub(crate) struct Out {
+    /// Whether standard output may have colour.
+    pub(crate) stdout_color: bool,
+    /// Whether standard error may have colour.
+    pub(crate) stderr_color: bool,
+}
+
+impl Out {
+    pub(crate) fn new() -> Self {
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        Out { stdout_color: wanted && io::stdout().is_terminal(), stderr_color: wanted && io::stderr().is_terminal() }
+    }
+
+    /// Prints data. A reader that has gone away is no error.
+    ///
+    /// # Errors
+    /// When standard output cannot be written for another reason, such as a full disk.
+    pub(crate) fn data(&mut self, text: &str) -> Result<(), Error> {
+        let mut stdout = io::stdout().lock();
+        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(Error::failed(format!("cannot write to standard output: {}", reason(&error))))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Prints something that is not data. Nothing can be done when this fails.
+    pub(crate) fn note(&mut self, text: &str) {
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+
+    /// Prints an error with its hint.
+    pub(crate) fn error(&mut self, error: &Error) {
+        self.note(&format!("error: {error}"));
+        if !error.hint.is_empty() {
+            self.note(&format!("\nhint: {}", error.hint));
+        }
+    }
+}
+
+/// The system's reason in its own words, without our number.
+pub(crate) fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(at) => text[..at].to_lowercase(),
+        None => text,
+    }
+}

@@ -1,0 +1,3 @@
+//! Integration tests, in one binary: each file is about one boundary.
+
+mod purity;
