@@ -9,8 +9,10 @@
 //! prompts and `foreach` expressions; `show` draws a plan as tree, Mermaid, DOT or JSON.
 
 mod outcome;
+mod ready;
 
 pub use outcome::{Cause, CauseKind, Outcome};
+pub use ready::{Effects, Ended, Job, Next, Ready, Shape, ShapeNode};
 
 use indexmap::IndexMap;
 use serde::Serialize;

@@ -10,6 +10,7 @@ mod ledger;
 mod registry;
 
 pub use ledger::Ledger;
+pub(crate) use registry::complaints;
 pub use registry::{Registry, RegistryError, ToolCallEnd, Toolset};
 
 use crate::workspace::Places;

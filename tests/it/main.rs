@@ -1,3 +1,5 @@
 //! Integration tests, in one binary: each file is about one boundary.
 
+#![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking, helpers outside `#[test]` too")]
+
 mod purity;
