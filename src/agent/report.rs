@@ -91,8 +91,9 @@ pub struct Evidence {
     /// Text that stands there, at most [`MAX_QUOTE`] characters; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub quote: String,
-    /// What the runtime found when it looked the quote up; models do not set it.
-    #[serde(default, skip_deserializing, skip_serializing_if = "Option::is_none")]
+    /// What the runtime found when it looked the quote up. Logs hold it, so it is read; what a model writes here is
+    /// overwritten by the look-up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<QuoteCheck>,
 }
 
