@@ -40,7 +40,7 @@ pub struct Conversation {
     /// What tool calls know.
     pub context: ToolContext,
     /// Where events go.
-    pub bus: Bus,
+    pub bus: Arc<Bus>,
     /// Where the transcript goes.
     pub store: Arc<dyn Store>,
     /// How it is stopped.
@@ -49,6 +49,9 @@ pub struct Conversation {
     pub deadline: Option<(Instant, Duration)>,
     /// How long a model stream may go without content.
     pub idle_timeout: Duration,
+    /// Whether a stop waits for the tools that run, because they see it themselves and have something to close: the
+    /// coordinator, whose tool runs a plan.
+    pub drains_tools: bool,
 }
 
 /// What a conversation came to.
@@ -171,7 +174,7 @@ impl Conversation {
             loop {
                 let done = tokio::select! {
                     biased;
-                    stop = self.stopped() => {
+                    stop = self.stopped(), if !self.drains_tools => {
                         drop(work);
                         for id in &running {
                             self.tool_finished(id, true, 0);

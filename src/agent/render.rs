@@ -182,9 +182,6 @@ fn report_lines(report: &Report, lines: &mut Vec<String>) {
     if !report.used_inputs.is_empty() {
         lines.push(format!("Used the reports of: {}", as_data(&report.used_inputs.join(", "))));
     }
-    if report.body.is_some() {
-        lines.push("There is a longer text in its report.md.".to_string());
-    }
 }
 
 fn finding(finding: &Finding) -> String {
