@@ -1,8 +1,7 @@
 //! What the nodes of a plan came to so far, and what others may see of it.
 
 use crate::agent::AttemptEnd;
-use crate::plan::template::{self, NodeResult, NodeView, TemplateError, Values};
-use crate::plan::{Foreach, Graph, Job, Plan};
+use crate::plan::{self, Foreach, Graph, Job, NodeResult, NodeView, Plan, TemplateError, Values};
 use indexmap::IndexMap;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -75,7 +74,7 @@ impl<'a> Results<'a> {
         if !text.contains('{') {
             return Ok(text.to_string());
         }
-        template::render(text, &self.values(job, text))
+        plan::render(text, &self.values(job, text))
     }
 
     /// The items of a `foreach` node.
@@ -87,7 +86,7 @@ impl<'a> Results<'a> {
             Foreach::Items(_) => "",
             Foreach::Expression(expression) => expression,
         };
-        template::items(foreach, &self.values(job, text))
+        plan::items(foreach, &self.values(job, text))
     }
 
     /// What the template of this job may name. Reports of other nodes only where the text speaks of them.

@@ -9,7 +9,8 @@ use crate::cancel::Cancel;
 use crate::config::RunConfig;
 use crate::event::EventKind;
 use crate::permission::{Answer, Approver, Question};
-use crate::plan::{Graph, Known, Outcome, Plan, Work, show};
+use crate::plan::{Graph, Known, Outcome, Plan, Work};
+use crate::plan;
 use crate::text;
 use crate::ui::Bus;
 use indexmap::IndexMap;
@@ -119,7 +120,7 @@ impl PlanRunner {
         let id = format!("plan-{}", self.rounds() + 1);
         let nodes = text::plural(plan.nodes.len(), "node");
         let question =
-            Question { id: id.clone(), title: format!("Run the plan `{}` ({nodes})?", plan.name), detail: show::tree(plan) };
+            Question { id: id.clone(), title: format!("Run the plan `{}` ({nodes})?", plan.name), detail: plan::tree(plan) };
         self.bus().emit(EventKind::ApprovalAsked { id: id.clone(), question: question.title.clone() });
         let answer = tokio::select! {
             biased;
