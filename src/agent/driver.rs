@@ -8,7 +8,9 @@ use super::history::Record;
 use super::turn::{End, Machine, Step};
 use crate::cancel::Cancel;
 use crate::event::EventKind;
-use crate::model::{self, Delta, Model, ModelError, ModelErrorKind, Reply, Request, ToolCall, ToolResult, ToolSpec, Usage};
+use crate::model::{
+    self, Delta, Model, ModelError, ModelErrorKind, Reply, Request, ToolCall, ToolResult, ToolSpec, Usage,
+};
 use crate::plan::CauseKind;
 use crate::store::Store;
 use crate::text;
@@ -253,11 +255,7 @@ impl Conversation {
     }
 
     fn doing(&self, what: &str, usage: &Usage) {
-        self.bus.emit(EventKind::Doing {
-            node: self.name.to_string(),
-            what: what.to_string(),
-            tokens: usage.total(),
-        });
+        self.bus.emit(EventKind::Doing { node: self.name.to_string(), what: what.to_string(), tokens: usage.total() });
     }
 
     fn write_down(&self, machine: &mut Machine) {

@@ -71,7 +71,12 @@ impl Briefing<'_> {
             self.push_reports(&mut out);
             out.push_str("</reports>\n\n");
         }
-        out.push_str(&format!("{TASK_HEADING}You are node `{}` of the plan `{}`.\n\n{}\n", self.node, self.plan, self.task.trim()));
+        out.push_str(&format!(
+            "{TASK_HEADING}You are node `{}` of the plan `{}`.\n\n{}\n",
+            self.node,
+            self.plan,
+            self.task.trim()
+        ));
         if self.wants_output {
             out.push_str("\nYour report needs an `output` that fits the schema of the tool `report`.\n");
         }

@@ -9,7 +9,7 @@ use super::role::Role;
 use super::turn::{End, Ending, Machine};
 use super::{prompt, quotes, render};
 use crate::cancel::Cancel;
-use crate::model::Models;
+use crate::model::{Models, Usage};
 use crate::plan::{Cause, CauseKind, Outcome};
 use crate::process::{Ended, Shell};
 use crate::store::Store;
@@ -18,8 +18,7 @@ use crate::tool::{Ledger, Registry, ToolContext};
 use crate::ui::Bus;
 use crate::workspace::{Places, Scope, Workspace};
 use std::ffi::OsString;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -43,10 +42,19 @@ pub struct Kit {
     pub idle_timeout: Duration,
     /// From SIGTERM to SIGKILL.
     pub grace: Duration,
-    /// Model calls that gave a reply, over the whole run, the coordinator's included.
-    pub replies: AtomicU64,
-    /// Model calls made, likewise.
-    pub calls: AtomicU64,
+    /// What the whole run has used. A lock, since attempts end at once.
+    pub totals: Mutex<Totals>,
+}
+
+/// What a run has used, the coordinator's conversation included.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// Model calls made.
+    pub calls: u32,
+    /// Those that gave a reply.
+    pub replies: u32,
+    /// Their tokens.
+    pub usage: Usage,
 }
 
 /// Names of the nodes whose artifacts an attempt may read.
@@ -153,8 +161,15 @@ impl Kit {
 
     /// Counts a conversation's model calls for the run.
     pub fn count(&self, talk: &Talk) {
-        self.replies.fetch_add(u64::from(talk.replies), Ordering::Relaxed);
-        self.calls.fetch_add(u64::from(talk.turns), Ordering::Relaxed);
+        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        totals.calls += talk.turns;
+        totals.replies += talk.replies;
+        totals.usage += talk.usage;
+    }
+
+    /// What the run has used so far.
+    pub fn totals(&self) -> Totals {
+        *self.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn command(
@@ -188,7 +203,9 @@ impl Kit {
             Ended::Exit(0) => (Outcome::Succeeded, None),
             Ended::Exit(_) | Ended::Signal(_) => failed(format!("its command ended with {}", done.ended)),
             Ended::NotStarted(_) => failed(format!("its command {}", done.ended)),
-            Ended::TimedOut(_) => (Outcome::TimedOut, Some(Cause::new(CauseKind::Timeout, format!("its command {}", done.ended)))),
+            Ended::TimedOut(_) => {
+                (Outcome::TimedOut, Some(Cause::new(CauseKind::Timeout, format!("its command {}", done.ended))))
+            }
             Ended::Stopped => (Outcome::Cancelled, Some(stopped())),
         };
         let mut structured = None;
@@ -212,7 +229,8 @@ impl Kit {
 
 /// Reads a command's standard output as the node's `output`.
 fn read_output(schema: &serde_json::Value, stdout: &str) -> Result<serde_json::Value, String> {
-    let value: serde_json::Value = serde_json::from_str(stdout.trim()).map_err(|error| format!("is no JSON: {error}"))?;
+    let value: serde_json::Value =
+        serde_json::from_str(stdout.trim()).map_err(|error| format!("is no JSON: {error}"))?;
     let validator = jsonschema::validator_for(schema).map_err(|error| error.to_string())?;
     match crate::tool::complaints(&validator, &value) {
         None => Ok(value),
@@ -228,7 +246,8 @@ fn command_report(
     stderr: &str,
     output: Option<serde_json::Value>,
 ) -> Report {
-    let shown = [stdout.trim(), stderr.trim()].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n");
+    let shown =
+        [stdout.trim(), stderr.trim()].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n");
     let shown = if shown.is_empty() { "(no output)".to_string() } else { shown };
     let room = report::MAX_SUMMARY - 300;
     let line = text::clip(command.trim(), 120).replace('\n', " ");
@@ -294,8 +313,14 @@ fn from_talk(talk: Talk, rules: &ReportRules) -> AttemptEnd {
 fn short_outcome(kind: CauseKind, has_words: bool) -> Outcome {
     match kind {
         CauseKind::Timeout => Outcome::TimedOut,
-        CauseKind::SiblingFailed | CauseKind::Deadline | CauseKind::Storage | CauseKind::Interrupted => Outcome::Cancelled,
-        CauseKind::NoReport | CauseKind::TurnLimit | CauseKind::Repetition | CauseKind::NoProgress | CauseKind::CutShort
+        CauseKind::SiblingFailed | CauseKind::Deadline | CauseKind::Storage | CauseKind::Interrupted => {
+            Outcome::Cancelled
+        }
+        CauseKind::NoReport
+        | CauseKind::TurnLimit
+        | CauseKind::Repetition
+        | CauseKind::NoProgress
+        | CauseKind::CutShort
             if has_words =>
         {
             Outcome::Partial

@@ -21,9 +21,8 @@ const MAX_LISTED: usize = 12;
 pub(super) fn merge(plan: &Plan, graph: &Graph, results: &Results<'_>, room: usize) -> String {
     let mut all: Vec<Part<'_>> = Vec::new();
     for node in 0..plan.nodes.len() {
-        let used = graph
-            .dependents(node)
-            .any(|dependent| results.end(dependent).is_some_and(|end| end.outcome.satisfies()));
+        let used =
+            graph.dependents(node).any(|dependent| results.end(dependent).is_some_and(|end| end.outcome.satisfies()));
         let parts = results.of(node).into_iter().map(|(name, end)| Part { name, end, used });
         all.extend(parts);
     }
@@ -140,7 +139,9 @@ fn overlaps(parts: &[&Part<'_>]) -> Vec<String> {
 fn contradictions(parts: &[&Part<'_>]) -> Vec<String> {
     let mut fields: BTreeMap<(String, &str), BTreeMap<bool, Vec<&str>>> = BTreeMap::new();
     for part in parts.iter().filter(|part| !part.name.ends_with(']')) {
-        let Some(object) = part.end.report.as_ref().and_then(|report| report.output.as_ref()?.as_object()) else { continue };
+        let Some(object) = part.end.report.as_ref().and_then(|report| report.output.as_ref()?.as_object()) else {
+            continue;
+        };
         // Only outputs of one shape are about the same thing.
         let shape: Vec<&str> = object.keys().map(String::as_str).collect();
         for (field, value) in object.iter().filter_map(|(field, value)| Some((field, value.as_bool()?))) {
@@ -150,7 +151,8 @@ fn contradictions(parts: &[&Part<'_>]) -> Vec<String> {
     let differing = fields.into_iter().filter(|(_, by_value)| by_value.len() > 1);
     differing
         .map(|((_, field), by_value)| {
-            let sides: Vec<String> = by_value.into_iter().map(|(value, by)| format!("{value} ({})", by.join(", "))).collect();
+            let sides: Vec<String> =
+                by_value.into_iter().map(|(value, by)| format!("{value} ({})", by.join(", "))).collect();
             format!("`{}`: {}", render::as_data(field), sides.join(" against "))
         })
         .collect()

@@ -2,15 +2,15 @@
 
 use super::merge;
 use super::scheduler::{Compose, Execute, Ran, Scheduler};
+use crate::agent::Task;
 use crate::agent::prompt::Briefing;
 use crate::agent::subagent::Kit;
-use crate::agent::Task;
 use crate::cancel::Cancel;
 use crate::config::RunConfig;
 use crate::event::EventKind;
 use crate::permission::{Answer, Approver, Question};
-use crate::plan::{Graph, Known, Outcome, Plan, Work};
 use crate::plan;
+use crate::plan::{Graph, Known, Outcome, Plan, Work};
 use crate::text;
 use crate::ui::Bus;
 use indexmap::IndexMap;
@@ -32,8 +32,17 @@ pub(super) struct PlanRunner {
     pub(super) approver: Arc<dyn Approver>,
     pub(super) cancel: Cancel,
     rounds: AtomicU32,
-    /// Outcomes of the sinks of the latest plan. A lock, since the tool that runs plans and the run's end both see it.
-    sinks: Mutex<Vec<Sink>>,
+    /// The latest plan's end. A lock, since the tool that runs plans and the run's end both see it.
+    latest: Mutex<Latest>,
+}
+
+/// How the latest plan ended.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Latest {
+    /// Its sinks.
+    pub(super) sinks: Vec<Sink>,
+    /// The merged message; `None` before any plan ended.
+    pub(super) merged: Option<String>,
 }
 
 /// How a sink of the latest plan ended.
@@ -50,7 +59,7 @@ pub(super) struct Refused {
 
 impl PlanRunner {
     pub(super) fn new(config: RunConfig, kit: Arc<Kit>, approver: Arc<dyn Approver>, cancel: Cancel) -> Self {
-        PlanRunner { config, kit, approver, cancel, rounds: AtomicU32::new(0), sinks: Mutex::new(Vec::new()) }
+        PlanRunner { config, kit, approver, cancel, rounds: AtomicU32::new(0), latest: Mutex::default() }
     }
 
     pub(super) fn bus(&self) -> &Bus {
@@ -62,9 +71,9 @@ impl PlanRunner {
         self.rounds.load(Ordering::SeqCst)
     }
 
-    /// How the sinks of the latest plan ended.
-    pub(super) fn sinks(&self) -> Vec<Sink> {
-        self.sinks.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// How the latest plan ended.
+    pub(super) fn latest(&self) -> Latest {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What plans may name.
@@ -119,8 +128,11 @@ impl PlanRunner {
         }
         let id = format!("plan-{}", self.rounds() + 1);
         let nodes = text::plural(plan.nodes.len(), "node");
-        let question =
-            Question { id: id.clone(), title: format!("Run the plan `{}` ({nodes})?", plan.name), detail: plan::tree(plan) };
+        let question = Question {
+            id: id.clone(),
+            title: format!("Run the plan `{}` ({nodes})?", plan.name),
+            detail: plan::tree(plan),
+        };
         self.bus().emit(EventKind::ApprovalAsked { id: id.clone(), question: question.title.clone() });
         let answer = tokio::select! {
             biased;
@@ -209,7 +221,8 @@ impl PlanRunner {
                 Some(Sink { name: plan.nodes[node].id.clone(), outcome })
             })
             .collect();
-        *self.sinks.lock().unwrap_or_else(PoisonError::into_inner) = sinks;
+        let latest = Latest { sinks, merged: Some(text.to_string()) };
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = latest;
     }
 }
 

@@ -310,6 +310,9 @@ async fn at(instant: Option<Instant>) {
 
 fn panic_text(error: JoinError) -> String {
     let Ok(panic) = error.try_into_panic() else { return "its task was aborted".to_string() };
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string()).or_else(|| panic.downcast_ref::<String>().cloned());
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_string())
+        .or_else(|| panic.downcast_ref::<String>().cloned());
     format!("it panicked (a bug in sortie or in a tool): {}", text.unwrap_or_else(|| "without a message".to_string()))
 }

@@ -37,7 +37,9 @@ impl SubmitPlan {
         self.runner.bus().emit(EventKind::PlanRejected { attempt, problems: problems.to_string() });
         if attempt >= PLAN_TRIES {
             self.gave_up.store(true, Ordering::SeqCst);
-            return ToolError::Fatal(format!("{PLAN_TRIES} plans in a row were not valid; the last problems:\n{problems}"));
+            return ToolError::Fatal(format!(
+                "{PLAN_TRIES} plans in a row were not valid; the last problems:\n{problems}"
+            ));
         }
         let left = text::plural((PLAN_TRIES - attempt) as usize, "try").replace("trys", "tries");
         ToolError::told(format!("the plan was not accepted and nothing of it started ({left} left):\n{problems}"))
