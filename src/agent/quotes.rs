@@ -18,7 +18,7 @@ pub fn verify(report: &mut Report, places: &Places) {
         if let Some(place) = place {
             evidence.path = place.shown;
         }
-        let check = text.map_or(QuoteCheck::Unverified, |text| look_up(evidence, &text));
+        let check = text.map_or(QuoteCheck::Unverified, |text: String| look_up(evidence, &text));
         evidence.check = Some(check);
     }
 }
