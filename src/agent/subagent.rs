@@ -23,46 +23,46 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// What every attempt of a run shares.
-pub struct Kit {
+pub(crate) struct Kit {
     /// The models.
-    pub models: Models,
+    pub(crate) models: Models,
     /// Tools that subagents may have; nothing in it starts a subagent.
-    pub registry: Registry,
+    pub(crate) registry: Registry,
     /// The roles.
-    pub roles: Vec<Role>,
+    pub(crate) roles: Vec<Role>,
     /// Where attempts work.
-    pub workspace: Arc<dyn Workspace>,
+    pub(crate) workspace: Arc<dyn Workspace>,
     /// Where they are recorded.
-    pub store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Store>,
     /// Where events go.
-    pub bus: Arc<Bus>,
+    pub(crate) bus: Arc<Bus>,
     /// What commands see.
-    pub environment: Vec<(OsString, OsString)>,
+    pub(crate) environment: Vec<(OsString, OsString)>,
     /// How long a model stream may go without content.
-    pub idle_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
     /// From SIGTERM to SIGKILL.
-    pub grace: Duration,
+    pub(crate) grace: Duration,
     /// What the whole run has used. A lock, since attempts end at once.
-    pub totals: Mutex<Totals>,
+    pub(crate) totals: Mutex<Totals>,
 }
 
 /// What a run has used, the coordinator's conversation included.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Totals {
+pub(crate) struct Totals {
     /// Model calls made.
-    pub calls: u32,
+    pub(crate) calls: u32,
     /// Those that gave a reply.
-    pub replies: u32,
+    pub(crate) replies: u32,
     /// Their tokens.
-    pub usage: Usage,
+    pub(crate) usage: Usage,
 }
 
 /// Names of the nodes whose artifacts an attempt may read.
-pub type Ancestors = Vec<String>;
+pub(crate) type Ancestors = Vec<String>;
 
 impl Kit {
     /// Executes an attempt. Every way to end is an [`AttemptEnd`]; a panic is left to the scheduler.
-    pub async fn execute(&self, attempt: Attempt, ancestors: Ancestors, cancel: Cancel) -> AttemptEnd {
+    pub(crate) async fn execute(&self, attempt: Attempt, ancestors: Ancestors, cancel: Cancel) -> AttemptEnd {
         let mut end = match &attempt.task {
             Task::Prompt { .. } => self.converse(&attempt, ancestors, &cancel).await,
             Task::Command { command, output } => self.command(&attempt, command, output.as_ref(), &cancel).await,
@@ -79,7 +79,7 @@ impl Kit {
     }
 
     /// The role of this name.
-    pub fn role(&self, name: &str) -> Option<&Role> {
+    pub(crate) fn role(&self, name: &str) -> Option<&Role> {
         self.roles.iter().find(|role| role.name == name)
     }
 
@@ -160,7 +160,7 @@ impl Kit {
     }
 
     /// Counts a conversation's model calls for the run.
-    pub fn count(&self, talk: &Talk) {
+    pub(crate) fn count(&self, talk: &Talk) {
         let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
         totals.calls += talk.turns;
         totals.replies += talk.replies;
@@ -168,7 +168,7 @@ impl Kit {
     }
 
     /// What the run has used so far.
-    pub fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> Totals {
         *self.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

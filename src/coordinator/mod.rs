@@ -17,7 +17,8 @@ mod submit;
 mod watchdog;
 
 pub use end::{RunEnd, RunStatus};
-pub use scheduler::Execute;
+pub use results::Results;
+pub use scheduler::{Compose, Execute, Ran, Scheduler};
 
 use crate::agent::Role;
 use crate::agent::driver::Conversation;

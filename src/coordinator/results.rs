@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 /// One plan's results, by node in declaration order.
-pub(super) struct Results<'a> {
+pub struct Results<'a> {
     plan: &'a Plan,
     graph: &'a Graph,
     prefix: &'a str,
@@ -33,7 +33,7 @@ impl<'a> Results<'a> {
     }
 
     /// The full name of a job: `r2.part[3]`.
-    pub(super) fn name(&self, job: Job) -> String {
+    pub fn name(&self, job: Job) -> String {
         let id = &self.plan.nodes[job.node as usize].id;
         match job.instance {
             None => format!("{}{id}", self.prefix),
@@ -62,7 +62,7 @@ impl<'a> Results<'a> {
     }
 
     /// How long a node took from its first start to its last end, in microseconds; 0 when it never started.
-    pub(super) fn duration_us(&self, node: usize) -> u64 {
+    pub fn duration_us(&self, node: usize) -> u64 {
         self.slots[node].span.map_or(0, |(from, to)| (to - from).as_micros() as u64)
     }
 
@@ -116,14 +116,14 @@ impl<'a> Results<'a> {
     }
 
     /// Full names and ends of the nodes that this one needs, in plan order, instances in item order.
-    pub(super) fn needs(&self, node: u32) -> Vec<(String, &AttemptEnd)> {
+    pub fn needs(&self, node: u32) -> Vec<(String, &AttemptEnd)> {
         let mut needs: Vec<usize> = self.graph.dependencies(node as usize).collect();
         needs.sort_unstable();
         needs.into_iter().flat_map(|need| self.of(need)).collect()
     }
 
     /// All that can be told of a node: its instances when it has any, else itself.
-    pub(super) fn of(&self, node: usize) -> Vec<(String, &AttemptEnd)> {
+    pub fn of(&self, node: usize) -> Vec<(String, &AttemptEnd)> {
         let slot = &self.slots[node];
         let job = |instance| Job { node: node as u32, instance };
         if slot.instances.is_empty() {
@@ -134,7 +134,7 @@ impl<'a> Results<'a> {
     }
 
     /// How the node itself ended; for a `foreach` node, its instances together.
-    pub(super) fn end(&self, node: usize) -> Option<&AttemptEnd> {
+    pub fn end(&self, node: usize) -> Option<&AttemptEnd> {
         self.slots[node].end.as_ref()
     }
 }

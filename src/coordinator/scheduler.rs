@@ -31,10 +31,10 @@ const ABANDON: Duration = Duration::from_secs(2);
 pub type Execute = Arc<dyn Fn(Attempt, Cancel) -> BoxFuture<'static, AttemptEnd> + Send + Sync>;
 
 /// What makes an attempt's task out of a node: its text, rendered, and the reports of the nodes it needs.
-pub(super) type Compose<'a> = Box<dyn Fn(usize, &str, String, &[(String, &AttemptEnd)]) -> Task + Send + Sync + 'a>;
+pub type Compose<'a> = Box<dyn Fn(usize, &str, String, &[(String, &AttemptEnd)]) -> Task + Send + Sync + 'a>;
 
 /// A plan that is to run.
-pub(super) struct Scheduler<'a> {
+pub struct Scheduler<'a> {
     /// The plan.
     pub plan: &'a Plan,
     /// Its graph.
@@ -60,7 +60,7 @@ pub(super) struct Scheduler<'a> {
 }
 
 /// How a plan ran.
-pub(super) struct Ran<'a> {
+pub struct Ran<'a> {
     /// What the nodes came to.
     pub results: Results<'a>,
     /// From first dispatch to last end.
@@ -90,7 +90,7 @@ struct Loop<'a, 's> {
 
 impl<'a> Scheduler<'a> {
     /// Runs the plan until nothing runs any more.
-    pub(super) async fn run(&self) -> Ran<'a> {
+    pub async fn run(&self) -> Ran<'a> {
         let mut state = Loop {
             setup: self,
             ready: Ready::new(shape(self.plan, self.graph)),
