@@ -4,3 +4,4 @@
 
 mod purity;
 mod ready;
+mod turn;
