@@ -3,3 +3,4 @@
 #![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking, helpers outside `#[test]` too")]
 
 mod purity;
+mod tools;
