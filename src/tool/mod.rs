@@ -77,6 +77,11 @@ pub trait Tool: Send + Sync + 'static {
     /// The arguments. Derive `JsonSchema`; doc comments become descriptions. Use `deny_unknown_fields`.
     type Args: DeserializeOwned + JsonSchema + Send;
 
+    /// What becomes of a call whose arguments do not fit: told to the model, unless the tool counts such calls.
+    fn misused(&self, complaint: String) -> ToolError {
+        ToolError::Told(complaint)
+    }
+
     /// Does it. The text is what the model reads.
     ///
     /// A tool that takes long watches `context.cancel`; heavy synchronous work goes to
