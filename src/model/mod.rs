@@ -5,9 +5,11 @@
 //! language model) and [`scripted`] (replies from a file). What belongs to one provider stays in its file.
 
 mod models;
+mod scout;
 mod scripted;
 
 pub use models::Models;
+pub use scout::Scout;
 pub use scripted::Scripted;
 
 use async_trait::async_trait;
