@@ -112,8 +112,7 @@ async fn on_file_store(plan: &Plan, graph: &Graph) -> Duration {
 async fn schedule(plan: &Plan, graph: &Graph, store: Arc<dyn Store>) -> Duration {
     let bus = Bus::new(Arc::clone(&store), Vec::new());
     let cancel = Cancel::new();
-    let execute: Execute =
-        Arc::new(|_, _| async { AttemptEnd::bare(Outcome::Succeeded, None) }.boxed());
+    let execute: Execute = Arc::new(|_, _| async { AttemptEnd::bare(Outcome::Succeeded, None) }.boxed());
     let started = Instant::now();
     let scheduler = Scheduler {
         plan,
@@ -171,7 +170,13 @@ fn plan_of(needs: impl Iterator<Item = Vec<usize>>) -> Plan {
         on_failure: OnFailure::SkipDependents,
     };
     let nodes = needs.enumerate().map(node).collect();
-    Plan { version: PLAN_VERSION, name: "bench".to_string(), description: String::new(), inputs: IndexMap::new(), nodes }
+    Plan {
+        version: PLAN_VERSION,
+        name: "bench".to_string(),
+        description: String::new(),
+        inputs: IndexMap::new(),
+        nodes,
+    }
 }
 
 /// Bytes of the resident set.

@@ -154,7 +154,7 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
     let store = open_store(&args, &config, workspace.root(), models.default_model().name(), out)?;
     let harness = Harness {
         models,
-        registry: tool::builtin(),
+        registry: builtin_tools()?,
         roles: Role::built_in(),
         workspace,
         store,
@@ -163,6 +163,10 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
     };
     let end = execute(config, harness)?;
     conclude(&end, out)
+}
+
+fn builtin_tools() -> Result<tool::Registry, Error> {
+    tool::builtin().map_err(|error| Error { code: exit::BUG, message: error.to_string(), hint: String::new() })
 }
 
 fn open_workspace(directory: &std::path::Path) -> Result<Arc<dyn Workspace>, Error> {
@@ -220,7 +224,8 @@ fn dry_run(
     match plan {
         None => {
             text.push_str("plan       made by the coordinator, which first looks around with: ");
-            let tools: Vec<&str> = tool::builtin().names().collect();
+            let tools = builtin_tools()?;
+            let tools: Vec<&str> = tools.names().collect();
             text.push_str(&format!("{}\n", tools.join(", ")));
             text.push_str("           --approve-plan shows it and asks before it runs\n");
         }

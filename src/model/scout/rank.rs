@@ -103,7 +103,8 @@ impl<'q> Ranker<'q> {
         let weigh = |(place, concept): (usize, &'q Concept)| {
             let spread = stats.spread.get(place).copied().unwrap_or_default();
             let related = if spread.related > 0 { concept.related.as_slice() } else { &[] };
-            let numbers = |stems: &Vec<String>| stems.iter().map(|stem| vocabulary.place(stem)).collect::<Option<Vec<_>>>();
+            let numbers =
+                |stems: &Vec<String>| stems.iter().map(|stem| vocabulary.place(stem)).collect::<Option<Vec<_>>>();
             Weighed {
                 place,
                 concept,
@@ -323,10 +324,10 @@ fn enclosing(doc: &Doc, number: u64) -> Option<String> {
             continue;
         }
         room = indent(line);
-        if line.kind == Kind::Definition || line.kind == Kind::Test {
-            if let Some(name) = defined_name(&line.text) {
-                return Some(name);
-            }
+        if (line.kind == Kind::Definition || line.kind == Kind::Test)
+            && let Some(name) = defined_name(&line.text)
+        {
+            return Some(name);
         }
         if room == 0 {
             return None;
