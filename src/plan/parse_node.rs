@@ -276,7 +276,10 @@ fn output(value: &Placed, findings: &mut Findings) -> Option<Value> {
     if let Some((path, reason)) = wrong {
         let spot = at_pointer(value, &path);
         let message = format!("`output` is not a valid JSON Schema: {}", clip(&reason.replace('\n', " "), 200));
-        findings.error("bad-output-schema", spot, message);
+        let finding = findings.error("bad-output-schema", spot, message);
+        if path.ends_with("/type") {
+            finding.hint("types are `string`, `number`, `integer`, `boolean`, `array`, `object` and `null`");
+        }
         return None;
     }
     Some(schema)
