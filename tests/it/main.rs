@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking, helpers outside `#[test]` too")]
 
+mod plans;
 mod purity;
 mod ready;
 mod tools;
