@@ -78,7 +78,12 @@ impl<'r> Talk<'r> {
         };
         let exchange = request.messages.get(start..).unwrap_or_default();
         let first = exchange.first().map(|message| words_of(message)).unwrap_or_default();
-        let asked = Asked::read(&first);
+        let mut asked = Asked::read(&first);
+        if !matches!(part, Part::Subagent(_)) && !asked.request.is_empty() {
+            // What surrounds the user's request is the harness speaking.
+            asked.question = asked.request.clone();
+            asked.task = asked.request.clone();
+        }
         let mut talk = Talk {
             part,
             question: asked.question,
@@ -164,6 +169,7 @@ fn ends(message: &Message) -> bool {
 /// A first message, taken apart.
 #[derive(Default)]
 struct Asked {
+    request: String,
     question: String,
     task: String,
     reports: String,
@@ -189,6 +195,7 @@ impl Asked {
         asked.question =
             if request.trim().is_empty() { bare.to_string() } else { format!("{}\n{bare}", request.trim()) };
         asked.task = task.trim().to_string();
+        asked.request = request.trim().to_string();
         asked
     }
 }

@@ -47,7 +47,8 @@ fn plan_and_answer(talk: &mut Talk<'_>) -> Result<Next, Next> {
     if query.concepts.is_empty() {
         return Ok(Next::Say(format!("{}\n\n{DISCLOSURE}.", findings::sentence(&query, &[], &scope.shown()))));
     }
-    if merged.is_none() && refused.is_none() {
+    let already_run = !talk.reports.is_empty();
+    if merged.is_none() && refused.is_none() && !already_run {
         let listing = code_listing(talk, &scope)?;
         let parts = split::parts(&listing, split::MAX_PARTS);
         if parts.is_empty() {
@@ -61,6 +62,7 @@ fn plan_and_answer(talk: &mut Talk<'_>) -> Result<Next, Next> {
             talk.reports = merged.to_string();
             String::new()
         }
+        None if already_run => String::new(),
         None => format!(
             "The plan was not taken ({}), so this is what one look found.",
             text::clip(refused.unwrap_or_default(), 200)

@@ -170,7 +170,7 @@ pub(super) fn defined_name(text: &str) -> Option<String> {
     let text = text.trim();
     let mut rest = text;
     loop {
-        let word: &str = rest.split([' ', '(', '\t']).next().unwrap_or_default();
+        let word: &str = rest.split([' ', '(', '\t', '<']).next().unwrap_or_default();
         if word.is_empty() {
             return constant(text);
         }

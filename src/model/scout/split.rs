@@ -80,7 +80,7 @@ pub(super) fn parts(listing: &Listing, wanted: usize) -> Vec<Vec<String>> {
         return Vec::new();
     }
     let rows: BTreeMap<&str, usize> = listing.rows.iter().map(|(path, count)| (path.as_str(), *count)).collect();
-    let mut units = vec![Unit { path: ".".to_string(), files, whole: true }];
+    let mut units = children(".", &rows);
     // Take the largest folder apart until no unit is much larger than a part and there are enough to choose from.
     while let Some(at) = largest(&units, &rows) {
         let large = units[at].files * wanted > files;
