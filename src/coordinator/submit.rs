@@ -98,9 +98,9 @@ impl JsonSchema for PlanArgs {
                 "node": {
                     "type": "array",
                     "description": "The nodes. Order is only for reading; `needs` decides what waits for what.",
+                    // What else must hold is left to the plan parser, which tells all problems at once.
                     "items": {
                         "type": "object",
-                        "required": ["id", "prompt"],
                         "properties": {
                             "id": { "type": "string", "description": "lower-case letters, digits, `_`, `-`; starts with a letter" },
                             "prompt": {

@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking, helpers outside `#[test]` too")]
 
+mod kit;
 mod plans;
 mod purity;
 mod ready;
+mod runs;
 mod tools;
 mod turn;
