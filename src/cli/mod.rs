@@ -7,6 +7,7 @@ mod out;
 mod plan;
 mod runs;
 mod show;
+mod state;
 
 use clap::{Parser, Subcommand};
 use out::Out;

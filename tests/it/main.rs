@@ -3,3 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking, helpers outside `#[test]` too")]
 
 mod purity;
+mod sample;
+mod screens;
+mod store;
