@@ -1,6 +1,7 @@
 //! `sortie plan check` and `sortie plan show`: plans without running them.
 
 use super::out::{Out, reason};
+use sortie::agent::Role;
 use sortie::error::{Error, exit};
 use sortie::plan::{self, Checked, Format, Graph, Known, Plan};
 use std::io::Read;
@@ -89,17 +90,16 @@ pub(crate) fn main(command: PlanCommand, out: &mut Out) -> Result<u8, Error> {
 }
 
 /// What a plan file of the user's may refer to.
-pub(crate) fn known() -> Known {
-    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    Known {
-        roles: names(&["explorer"]),
-        tools: names(&["read_file", "list_files", "search_code"]),
+pub(crate) fn known() -> Result<Known, Error> {
+    Ok(Known {
+        roles: Role::built_in().into_iter().map(|role| role.name).collect(),
+        tools: super::builtin_tools()?.names().map(str::to_owned).collect(),
         commands_allowed: true,
-    }
+    })
 }
 
 fn check(args: &CheckArgs, out: &mut Out) -> Result<u8, Error> {
-    let known = known();
+    let known = known()?;
     let mut code = exit::OK;
     for file in &args.files {
         let source = match Source::read(file) {
@@ -126,7 +126,7 @@ fn fine(name: &str, plan: &Plan) -> String {
 
 fn show(args: &ShowArgs, out: &mut Out) -> Result<u8, Error> {
     let source = Source::read(&args.file)?;
-    let Some(plan) = source.check(&known(), out) else { return Ok(exit::USAGE) };
+    let Some(plan) = source.check(&known()?, out) else { return Ok(exit::USAGE) };
     let text = match args.format {
         Drawing::Tree => plan::tree(&plan),
         Drawing::Mermaid => plan::mermaid(&plan),

@@ -13,7 +13,6 @@ use sortie::permission::{Approver, Nobody};
 use sortie::plan::{self, Plan};
 use sortie::process;
 use sortie::store::{FileStore, RunHeader, make_run_dir};
-use sortie::tool;
 use sortie::ui::{Answer, Json, JsonLines, Plain, Progress, Reporter, Style};
 use sortie::workspace::{Shared, Workspace};
 use std::io::{self, IsTerminal, Read};
@@ -113,7 +112,9 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 
 fn duration(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
-        Ok(time) if time.is_zero() => Err("a time of 0 refuses everything; leave the option out for no limit".to_string()),
+        Ok(time) if time.is_zero() => {
+            Err("a time of 0 refuses everything; leave the option out for no limit".to_string())
+        }
         Ok(time) => Ok(time),
         Err(error) => Err(format!("{error} (write it as 90s, 10m or 1h30m)")),
     }
@@ -126,7 +127,14 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
             .hint("a subagent cannot start subagents: report what you need instead"));
     }
     let workspace = open_workspace(&args.workspace.directory)?;
-    let plan = args.plan.as_deref().map(|file| super::plan::load(file, out)).transpose()?;
+    let plan = match &args.plan {
+        None => None,
+        Some(file) => match super::plan::Source::read(file)?.check(&super::plan::known()?, out) {
+            Some(plan) => Some(plan),
+            // Its problems have been told.
+            None => return Ok(exit::USAGE),
+        },
+    };
     let given: IndexMap<String, String> = args.inputs.iter().cloned().collect();
     let inputs = match &plan {
         None => IndexMap::new(),
@@ -148,13 +156,12 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
     config.grace = args.grace;
     config.deadline = args.deadline;
     config.approve_plan = args.approve_plan;
-    config.environment = std::env::vars_os()
-        .filter(|(name, _)| !name.to_str().is_some_and(process::is_secret))
-        .collect();
+    config.environment =
+        std::env::vars_os().filter(|(name, _)| !name.to_str().is_some_and(process::is_secret)).collect();
     let store = open_store(&args, &config, workspace.root(), models.default_model().name(), out)?;
     let harness = Harness {
         models,
-        registry: builtin_tools()?,
+        registry: super::builtin_tools()?,
         roles: Role::built_in(),
         workspace,
         store,
@@ -163,10 +170,6 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
     };
     let end = execute(config, harness)?;
     conclude(&end, out)
-}
-
-fn builtin_tools() -> Result<tool::Registry, Error> {
-    tool::builtin().map_err(|error| Error { code: exit::BUG, message: error.to_string(), hint: String::new() })
 }
 
 fn open_workspace(directory: &std::path::Path) -> Result<Arc<dyn Workspace>, Error> {
@@ -200,7 +203,9 @@ fn read_task(task: Option<&str>) -> Result<Option<String>, Error> {
         Some("-") => {
             let mut text = String::new();
             let read = io::stdin().lock().read_to_string(&mut text);
-            read.map_err(|error| Error::usage(format!("cannot read the task from standard input: {}", out::reason(&error))))?;
+            read.map_err(|error| {
+                Error::usage(format!("cannot read the task from standard input: {}", out::reason(&error)))
+            })?;
             text
         }
         Some(text) => text.to_string(),
@@ -224,7 +229,7 @@ fn dry_run(
     match plan {
         None => {
             text.push_str("plan       made by the coordinator, which first looks around with: ");
-            let tools = builtin_tools()?;
+            let tools = super::builtin_tools()?;
             let tools: Vec<&str> = tools.names().collect();
             text.push_str(&format!("{}\n", tools.join(", ")));
             text.push_str("           --approve-plan shows it and asks before it runs\n");
@@ -236,7 +241,9 @@ fn dry_run(
             text.push('\n');
             text.push_str(&plan::tree(plan));
             if plan.nodes.iter().any(|node| matches!(node.work, plan::Work::Command(_))) {
-                text.push_str("\ncommands run in the workspace itself, with your rights: there is no sandbox in this version\n");
+                text.push_str(
+                    "\ncommands run in the workspace itself, with your rights: there is no sandbox in this version\n",
+                );
             }
         }
     }

@@ -7,5 +7,8 @@ mod plans;
 mod purity;
 mod ready;
 mod runs;
+mod sample;
+mod screens;
+mod store;
 mod tools;
 mod turn;
