@@ -106,7 +106,7 @@ impl<'a> Lint<'a> {
                 "nodes" => self.node_reference(template, name, ancestries, findings),
                 "item" | "index" => self.item_reference(template, name, findings),
                 "budget" => {
-                    let spot = self.locate(template, &[name.root.clone()]);
+                    let spot = self.locate(template, std::slice::from_ref(&name.root));
                     findings.error("not-supported-yet", &spot, "`budget` is not supported by this version yet");
                 }
                 root if self.draft.plan.inputs.contains_key(root) => self.input_reference(template, name, findings),
