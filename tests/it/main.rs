@@ -2,6 +2,7 @@
 
 #![expect(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     reason = "a test says what went wrong by panicking, helpers outside `#[test]` too"
 )]
