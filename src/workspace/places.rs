@@ -310,4 +310,3 @@ fn normalise(path: &Path) -> PathBuf {
     }
     clean
 }
-
