@@ -36,6 +36,12 @@ impl Timestamp {
         Timestamp(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64)
     }
 
+    /// `2026-01-31 23:59`, in UTC.
+    pub fn minute(self) -> String {
+        let text = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(self.0)).to_string();
+        text.chars().take(16).map(|c| if c == 'T' { ' ' } else { c }).collect()
+    }
+
     /// The time between `earlier` and this; zero when it is later.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
@@ -231,5 +237,34 @@ impl EventKind {
                 | EventKind::PlanAccepted { .. }
                 | EventKind::Answered { .. }
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::{Confidence, Evidence, Finding, QuoteCheck, Report, ReportStatus};
+    use crate::plan::Outcome;
+
+    #[test]
+    fn what_is_logged_comes_back_the_same() {
+        let evidence =
+            Evidence { path: "src/a.rs".into(), line: 3, quote: "fn a".into(), check: Some(QuoteCheck::Verified) };
+        let report = Report {
+            status: ReportStatus::Done,
+            summary: "done".into(),
+            findings: vec![Finding { claim: "so".into(), evidence: vec![evidence], confidence: Confidence::High }],
+            decisions: Vec::new(),
+            open_questions: Vec::new(),
+            used_inputs: Vec::new(),
+            output: None,
+            body: None,
+        };
+        let end = AttemptEnd { report: Some(report), ..AttemptEnd::bare(Outcome::Succeeded, None) };
+        let kind = EventKind::NodeFinished { node: "a".into(), attempt: 1, end, duration_ms: 7 };
+        let event = Event { v: LOG_VERSION, seq: 1, at: Timestamp(1_767_225_600_123), kind };
+        let line = serde_json::to_string(&event).unwrap();
+        assert!(line.starts_with(r#"{"v":1,"seq":1,"at":"2026-01-01T00:00:00.123Z","type":"node_finished""#), "{line}");
+        assert_eq!(serde_json::from_str::<Event>(&line).unwrap(), event);
     }
 }

@@ -21,8 +21,8 @@ pub struct Attempt {
     pub task: Task,
     /// How long it may take.
     pub timeout: Duration,
-    /// Full names of the nodes before it, whose artifacts it may read.
-    pub ancestors: Vec<String>,
+    /// Full names of the nodes it needs, instances included.
+    pub needs: Vec<String>,
 }
 
 /// What to do, rendered: no template is left.
@@ -33,10 +33,8 @@ pub enum Task {
     Prompt {
         /// The first user message: request, task, inputs, reports of dependencies.
         prompt: String,
-        /// Name of the role.
+        /// Name of the role, whose text is the system text.
         role: String,
-        /// The system text.
-        system: String,
         /// Names of the tools it has; `report` comes on top.
         tools: Vec<String>,
         /// `provider/model`.
@@ -82,6 +80,15 @@ pub struct AttemptEnd {
     pub turns: u32,
 }
 
+impl Task {
+    /// Whether a valid `output` is asked for.
+    pub fn wants_output(&self) -> bool {
+        match self {
+            Task::Prompt { output, .. } | Task::Command { output, .. } => output.is_some(),
+        }
+    }
+}
+
 impl AttemptEnd {
     /// An end with nothing but its outcome and cause.
     pub fn bare(outcome: Outcome, cause: Option<Cause>) -> Self {
@@ -94,6 +101,12 @@ impl AttemptEnd {
             tool_calls: 0,
             turns: 0,
         }
+    }
+
+    /// Whether it is enough for those that need the node: a good outcome, and the output if one was asked for.
+    pub fn satisfies(&self, wants_output: bool) -> bool {
+        let has_output = self.report.as_ref().is_some_and(|report| report.output.is_some());
+        self.outcome.satisfies() && (has_output || !wants_output)
     }
 
     /// A failure with nothing but its cause.

@@ -4,6 +4,14 @@
 //! without it is an error. Two models are built in and need no key and no network: [`scout`] (rules, not a
 //! language model) and [`scripted`] (replies from a file). What belongs to one provider stays in its file.
 
+mod models;
+mod scout;
+mod scripted;
+
+pub use models::Models;
+pub use scout::Scout;
+pub use scripted::Scripted;
+
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;

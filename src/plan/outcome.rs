@@ -64,6 +64,8 @@ pub enum CauseKind {
     NoReport,
     /// The report lacked the `output` that the node's schema demands, after one repair round.
     InvalidOutput,
+    /// All turns were used up before a report came.
+    TurnLimit,
     /// The model kept making the same calls with the same results.
     Repetition,
     /// Turn after turn brought nothing new.
@@ -104,6 +106,7 @@ impl CauseKind {
             CauseKind::Blocked => "blocked",
             CauseKind::NoReport => "no_report",
             CauseKind::InvalidOutput => "invalid_output",
+            CauseKind::TurnLimit => "turn_limit",
             CauseKind::Repetition => "repetition",
             CauseKind::NoProgress => "no_progress",
             CauseKind::SomeItems => "some_items",

@@ -17,6 +17,7 @@ mod search_code;
 pub use ledger::Ledger;
 pub use list_files::ListFiles;
 pub use read_file::ReadFile;
+pub(crate) use registry::complaints;
 pub use registry::{Registry, RegistryError, ToolCallEnd, Toolset};
 pub use search_code::SearchCode;
 
@@ -75,6 +76,11 @@ pub trait Tool: Send + Sync + 'static {
     const EFFECT: Effect;
     /// The arguments. Derive `JsonSchema`; doc comments become descriptions. Use `deny_unknown_fields`.
     type Args: DeserializeOwned + JsonSchema + Send;
+
+    /// What becomes of a call whose arguments do not fit: told to the model, unless the tool counts such calls.
+    fn misused(&self, complaint: String) -> ToolError {
+        ToolError::Told(complaint)
+    }
 
     /// Does it. The text is what the model reads.
     ///

@@ -1,0 +1,151 @@
+//! Files of one run directory, by their relative path: append, replace, sync.
+//!
+//! [`Disk`] is what the writer needs of a file system; tests record the calls or let one fail. [`RunFiles`] is the
+//! real one: it holds at most [`MAX_OPEN`] files open.
+
+use indexmap::IndexMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Files open at once. Well under the 256 handles that a process gets on some systems.
+const MAX_OPEN: usize = 100;
+
+/// What the writer needs of a file system.
+pub(super) trait Disk: Send + 'static {
+    /// Adds to the end of a file, which is made when missing.
+    fn append(&mut self, file: &Path, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes a file with this content, in place of an older one.
+    fn replace(&mut self, file: &Path, bytes: &[u8]) -> io::Result<()>;
+
+    /// Returns when all bytes of a file that exists are on disk.
+    fn sync(&mut self, file: &Path) -> io::Result<()>;
+
+    /// Nothing more is expected for this file.
+    fn close(&mut self, file: &Path);
+}
+
+/// The files of a run directory that exists.
+pub(super) struct RunFiles {
+    root: PathBuf,
+    /// Least recently opened first.
+    open: IndexMap<PathBuf, Handle>,
+}
+
+struct Handle {
+    file: File,
+    len: u64,
+}
+
+impl RunFiles {
+    pub(super) fn new(root: PathBuf) -> Self {
+        RunFiles { root, open: IndexMap::new() }
+    }
+
+    fn handle(&mut self, file: &Path) -> io::Result<&mut Handle> {
+        if !self.open.contains_key(file) {
+            while self.open.len() >= MAX_OPEN
+                && let Some((_, oldest)) = self.open.shift_remove_index(0)
+            {
+                oldest.file.sync_data()?;
+            }
+            // The folder is never made anew here: a run directory that somebody has removed must not come back
+            // with half its files.
+            let opened = OpenOptions::new().create(true).append(true).open(self.root.join(file))?;
+            let len = opened.metadata()?.len();
+            self.open.insert(file.to_path_buf(), Handle { file: opened, len });
+        }
+        self.open.get_mut(file).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Disk for RunFiles {
+    fn append(&mut self, file: &Path, bytes: &[u8]) -> io::Result<()> {
+        let handle = self.handle(file)?;
+        let written = handle.file.write_all(bytes);
+        match written {
+            Ok(()) => handle.len += bytes.len() as u64,
+            // A full disk takes the beginning of a write: whole lines only, if it lets us.
+            Err(_) => {
+                let _ = handle.file.set_len(handle.len);
+            }
+        }
+        written
+    }
+
+    fn replace(&mut self, file: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.close(file);
+        let path = self.root.join(file);
+        if let Some(folder) = path.parent()
+            && let Err(error) = std::fs::create_dir(folder)
+            && error.kind() != io::ErrorKind::AlreadyExists
+        {
+            return Err(error);
+        }
+        File::create(path)?.write_all(bytes)
+    }
+
+    fn sync(&mut self, file: &Path) -> io::Result<()> {
+        let found = match self.open.get(file) {
+            Some(handle) => &handle.file,
+            None => &File::open(self.root.join(file))?,
+        };
+        still_there(found)?;
+        found.sync_data()
+    }
+
+    fn close(&mut self, file: &Path) {
+        self.open.shift_remove(file);
+    }
+}
+
+/// Writing to a file that was removed succeeds, and the record is gone all the same.
+#[cfg(unix)]
+fn still_there(file: &File) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    match file.metadata()?.nlink() {
+        0 => Err(io::Error::new(io::ErrorKind::NotFound, "the file was removed")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+fn still_there(_file: &File) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_files_are_capped_and_appends_go_on_after_closing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut disk = RunFiles::new(folder.path().to_path_buf());
+        for round in 0..2 {
+            for file in 0..MAX_OPEN + 20 {
+                disk.append(Path::new(&format!("{file}.jsonl")), format!("{round}\n").as_bytes()).unwrap();
+                assert!(disk.open.len() <= MAX_OPEN);
+            }
+        }
+        assert_eq!(std::fs::read_to_string(folder.path().join("0.jsonl")).unwrap(), "0\n1\n");
+        assert_eq!(std::fs::read_to_string(folder.path().join("119.jsonl")).unwrap(), "0\n1\n");
+    }
+
+    #[test]
+    fn a_removed_directory_is_an_error_at_the_next_sync_and_stays_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("run");
+        std::fs::create_dir(&root).unwrap();
+        let mut disk = RunFiles::new(root.clone());
+        disk.append(Path::new("events.jsonl"), b"1\n").unwrap();
+        disk.sync(Path::new("events.jsonl")).unwrap();
+        std::fs::remove_dir_all(&root).unwrap();
+        disk.append(Path::new("events.jsonl"), b"2\n").unwrap();
+        assert!(disk.sync(Path::new("events.jsonl")).is_err());
+        assert!(disk.append(Path::new("other.jsonl"), b"1\n").is_err());
+        assert!(disk.replace(Path::new("artifacts/a/report.md"), b"").is_err());
+        assert!(!root.exists());
+    }
+}
