@@ -178,7 +178,7 @@ fn search(
     }
     let mut found = Found::default();
     for worker in walked.parts {
-        found.absorb(worker.found, query);
+        found.absorb(worker.found);
     }
     found.unreadable.absorb(walked.unreadable);
     found.finish(query);
