@@ -102,7 +102,15 @@ fn fan_out() -> Result<bool, Failure> {
 /// A run of the plan and script in this directory.
 fn sortie(place: &Path, jobs: u32) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sortie"));
-    command.current_dir(place).args(["run", "--plan", "plan.toml", "--model", "script/script.toml", "--output", "jsonl"]);
+    command.current_dir(place).args([
+        "run",
+        "--plan",
+        "plan.toml",
+        "--model",
+        "script/script.toml",
+        "--output",
+        "jsonl",
+    ]);
     command.args(["--jobs", &jobs.to_string()]).env_remove("SORTIE_MODEL");
     command
 }
