@@ -192,7 +192,7 @@ impl Loop<'_, '_> {
     fn start(&mut self, job: Job, permit: OwnedSemaphorePermit) {
         let setup = self.setup;
         let spec = &setup.plan.nodes[job.node as usize];
-        let text = match self.results.render(job, spec.work.text()) {
+        let text = match self.results.render(job, &spec.work) {
             Ok(text) => text,
             Err(error) => {
                 let what = match spec.work {

@@ -9,6 +9,7 @@
 //! running plan: what may start, what an outcome unlocks or skips; `template` renders prompts and `foreach`
 //! expressions, `names` finds what they speak of; `show` draws a plan as tree, Mermaid, DOT or JSON.
 
+mod command;
 mod diag;
 mod fields;
 mod graph;
@@ -34,7 +35,7 @@ pub use ready::{Effects, Ended, Job, Next, Ready, Shape, ShapeNode};
 pub use show::{dot, json, mermaid, path_text, tree};
 pub use source::Format;
 pub use suggest::nearest;
-pub use template::{NodeResult, NodeView, TemplateError, Values, items, render};
+pub use template::{NodeResult, NodeView, TemplateError, Values, items, render, render_command};
 
 use indexmap::IndexMap;
 use serde::Serialize;
