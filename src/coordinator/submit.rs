@@ -1,7 +1,7 @@
 //! `submit_plan`: how the parent conversation sends out subagents. The only tool that can, and only the coordinator has it.
 
 use super::runner::{PlanRunner, Refused};
-use crate::agent::turn::REPORT;
+use crate::agent::report::REPORT;
 use crate::config::{FOLLOW_UPS, PLAN_TRIES};
 use crate::event::EventKind;
 use crate::plan;

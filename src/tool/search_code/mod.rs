@@ -10,8 +10,8 @@ mod worker;
 
 use super::glob::Pattern;
 use super::{Effect, Tool, ToolContext, ToolError, blocking};
-use crate::agent::Searched;
 use crate::text;
+use crate::tool::Searched;
 use crate::workspace::{Place, Places};
 use grep_matcher::{LineTerminator, Matcher};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
