@@ -30,18 +30,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Answer a task, run a plan, or both
     Run(run::RunArgs),
     /// Check and draw plan files
     #[command(subcommand)]
     Plan(plan::PlanCommand),
-    /// List the runs of this workspace
     Runs(runs::RunsArgs),
-    /// Show a run, or one node of it
     Show(show::ShowArgs),
 }
 
-/// Where the workspace is; shared by the subcommands that need one.
+// Where the workspace is; shared by the subcommands that need one. Not a doc comment: clap would show it as their help.
 #[derive(Debug, clap::Args)]
 struct WorkspaceArgs {
     /// The workspace: the directory to work in, taken as it is
