@@ -90,6 +90,8 @@ pub(super) struct Found {
     /// Searched up to a NUL byte; what stands before it was found.
     pub(super) half_searched: Few,
     pub(super) unreadable: Few,
+    /// Searched up to a line that is too long to hold in memory.
+    pub(super) too_long: Few,
     kept: usize,
     /// In mode `content`: lines of files after this path will not be shown, whatever is still found.
     last: Option<String>,
@@ -130,6 +132,7 @@ impl Found {
         self.binary.absorb(other.binary);
         self.half_searched.absorb(other.half_searched);
         self.unreadable.absorb(other.unreadable);
+        self.too_long.absorb(other.too_long);
     }
 
     /// Puts what is kept into the order in which it is shown.

@@ -171,6 +171,7 @@ fn left_out(query: &Query, outcome: &Outcome<'_>) -> Vec<String> {
     note(&found.binary, "binary file not searched", "binary files not searched");
     note(&found.half_searched, "file searched up to a NUL byte", "files searched up to a NUL byte");
     note(&found.unreadable, "entry not readable", "entries not readable");
+    note(&found.too_long, "file searched up to a line over 64 MiB", "files searched up to a line over 64 MiB");
     if query.glob.is_none() {
         note(&outcome.links, "link not followed", "links not followed");
     }

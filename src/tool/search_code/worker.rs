@@ -77,6 +77,8 @@ impl<'q> Worker<'q> {
         let Collector { mut hits, skipped, binary, .. } = collector;
         self.found.searched += 1;
         match result {
+            // The searcher's own complaint is that a line does not fit in what it may hold.
+            Err(error) if error.kind() == io::ErrorKind::Other => self.found.too_long.add(name()),
             Err(_) => self.found.unreadable.add(name()),
             Ok(()) if skipped || (binary && hits.matches == 0) => self.found.binary.add(name()),
             Ok(()) if binary => self.found.half_searched.add(name()),

@@ -70,3 +70,12 @@ async fn pipes_and_sockets_do_not_hang() {
     let text = bench.failed("read_file", json!({"file_path": "pipe/x"})).await;
     assert!(text.contains("there is no `pipe/x`"), "{text}");
 }
+
+#[tokio::test]
+async fn a_line_that_memory_is_not_spent_on_is_named() {
+    let bench = Bench::with(&[("a.txt", b"KEY\n")]);
+    bench.write("endless.txt", &[b"KEY first\n".to_vec(), vec![b'x'; 65 << 20], b"KEY\n".to_vec()].concat());
+    let text = bench.done("search_code", json!({"pattern": "KEY"})).await;
+    assert!(text.contains("endless.txt\n1:KEY first\n"), "{text}");
+    assert!(text.contains("[2 matches in 2 files; 1 file searched up to a line over 64 MiB: `endless.txt`]"), "{text}");
+}

@@ -68,7 +68,7 @@ impl Bench {
                 assert!(!text.contains("left out …]"), "{name} {args} was cut in the middle");
                 text
             }
-            other => panic!("{name} {args}: {other:?}"),
+            ToolCallEnd::Failed(text) | ToolCallEnd::Fatal(text) => unreachable!("{name} {args}: {text}"),
         }
     }
 
@@ -76,7 +76,7 @@ impl Bench {
     async fn failed(&self, name: &str, args: Value) -> String {
         match self.call(name, args.clone()).await {
             ToolCallEnd::Failed(text) => text,
-            other => panic!("{name} {args}: {other:?}"),
+            ToolCallEnd::Done(text) | ToolCallEnd::Fatal(text) => unreachable!("{name} {args}: {text}"),
         }
     }
 }
