@@ -69,6 +69,31 @@ pub struct Ran<'a> {
     pub work: Duration,
 }
 
+/// How far the loop is in stopping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// New nodes may start.
+    Open,
+    /// What runs was asked to stop; it is killed at this time.
+    Stopping { kill_at: Instant },
+    /// What runs was killed; it is given up on at this time.
+    Killed { give_up_at: Instant },
+    /// Nothing is waited for any more.
+    GivenUp,
+}
+
+impl Stage {
+    /// Resolves when the time of this stage is over.
+    async fn ends(self) {
+        match self {
+            Stage::Stopping { kill_at: time } | Stage::Killed { give_up_at: time } => {
+                tokio::time::sleep_until(time).await
+            }
+            Stage::Open | Stage::GivenUp => std::future::pending().await,
+        }
+    }
+}
+
 struct Running {
     job: Job,
     started: Instant,
@@ -114,11 +139,9 @@ impl<'a> Scheduler<'a> {
 impl Loop<'_, '_> {
     async fn run(&mut self) {
         let setup = self.setup;
-        let mut stopping = false;
-        // What comes after a stop: the kill, then giving up.
-        let mut next_stage: Option<Instant> = None;
+        let mut stage = Stage::Open;
         loop {
-            if !stopping {
+            if stage == Stage::Open {
                 self.start_what_may();
             }
             if self.running.is_empty() && self.ready.is_done() {
@@ -126,21 +149,22 @@ impl Loop<'_, '_> {
             }
             tokio::select! {
                 biased;
-                () = setup.cancel.stop_token().cancelled(), if !stopping => {
-                    stopping = true;
-                    next_stage = Some(Instant::now() + setup.grace);
+                () = setup.cancel.stop_token().cancelled(), if stage == Stage::Open => {
+                    stage = Stage::Stopping { kill_at: Instant::now() + setup.grace };
                     let reason = setup.cancel.reason().unwrap_or(CancelReason::Interrupt);
                     let effects = self.ready.halt(&Cause::new(reason.cause_kind(), reason.detail()));
                     self.tell(effects);
                 }
-                () = setup.cancel.kill_token().cancelled(), if stopping && !setup.cancel.kill_token().is_cancelled() => {}
-                () = at(next_stage), if next_stage.is_some() => {
-                    if setup.cancel.kill_token().is_cancelled() {
+                // Whoever killed: the end of the grace here or for the whole run, or a second press.
+                () = setup.cancel.kill_token().cancelled(), if matches!(stage, Stage::Stopping { .. }) => {
+                    stage = Stage::Killed { give_up_at: Instant::now() + ABANDON };
+                }
+                () = stage.ends() => {
+                    if let Stage::Killed { .. } = stage {
                         self.abandon();
-                        next_stage = None;
+                        stage = Stage::GivenUp;
                     } else {
                         setup.cancel.kill();
-                        next_stage = Some(Instant::now() + ABANDON);
                     }
                 }
                 Some(joined) = self.tasks.join_next_with_id() => {
@@ -149,11 +173,6 @@ impl Loop<'_, '_> {
                         self.joined(joined);
                     }
                 }
-            }
-            // A second press cuts the grace short.
-            if stopping && setup.cancel.kill_token().is_cancelled() {
-                let soon = Instant::now() + ABANDON;
-                next_stage = next_stage.map(|stage| stage.min(soon));
             }
         }
     }
@@ -299,13 +318,6 @@ fn shape(plan: &Plan, graph: &Graph) -> Shape {
         on_failure: plan.nodes[at].on_failure,
     };
     Shape { nodes: (0..plan.nodes.len()).map(node).collect() }
-}
-
-async fn at(instant: Option<Instant>) {
-    match instant {
-        Some(instant) => tokio::time::sleep_until(instant).await,
-        None => std::future::pending().await,
-    }
 }
 
 fn panic_text(error: JoinError) -> String {

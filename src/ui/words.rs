@@ -95,7 +95,13 @@ pub(crate) fn line(kind: &EventKind, style: Style) -> Option<String> {
             }
             line + &because(end.cause.as_ref())
         }
-        EventKind::CancelRequested { reason } => format!("stopping: {}", one_line(&reason.replace('_', " "), SENTENCE)),
+        EventKind::CancelRequested { reason } => {
+            let how = match reason.as_str() {
+                "interrupt" | "terminate" => "; nothing new starts, once more kills what still runs",
+                _ => "",
+            };
+            format!("stopping: {}{how}", one_line(&reason.replace('_', " "), SENTENCE))
+        }
         EventKind::RunStarted { .. }
         | EventKind::TurnFinished { .. }
         | EventKind::ToolStarted { .. }
