@@ -73,13 +73,25 @@ impl CancelReason {
     }
 }
 
-/// The two tokens of a run, or of a part of it, with the reason they share.
+/// The two tokens of a run, or of a part of it, with the reason. A part stops with the whole, not the other way.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel {
     stop: CancellationToken,
     kill: CancellationToken,
+    reason: Arc<Reason>,
+}
+
+#[derive(Debug, Default)]
+struct Reason {
     /// 0 for none, else 1 + the place in `REASONS`. Atomic, since signals, deadline and nodes may all ask at once.
-    reason: Arc<AtomicU8>,
+    own: AtomicU8,
+    whole: Option<Arc<Reason>>,
+}
+
+impl Reason {
+    fn highest(&self) -> u8 {
+        self.own.load(Ordering::SeqCst).max(self.whole.as_ref().map_or(0, |whole| whole.highest()))
+    }
 }
 
 impl Cancel {
@@ -91,12 +103,13 @@ impl Cancel {
     /// A part that can be stopped alone and stops with the whole.
     #[must_use]
     pub fn child(&self) -> Self {
-        Cancel { stop: self.stop.child_token(), kill: self.kill.child_token(), reason: Arc::clone(&self.reason) }
+        let reason = Reason { own: AtomicU8::new(0), whole: Some(Arc::clone(&self.reason)) };
+        Cancel { stop: self.stop.child_token(), kill: self.kill.child_token(), reason: Arc::new(reason) }
     }
 
     /// Asks everything to stop. [`CancelReason::Second`] kills at once.
     pub fn request(&self, reason: CancelReason) {
-        self.reason.fetch_max(reason as u8 + 1, Ordering::SeqCst);
+        self.reason.own.fetch_max(reason as u8 + 1, Ordering::SeqCst);
         self.stop.cancel();
         if reason == CancelReason::Second {
             self.kill.cancel();
@@ -109,9 +122,9 @@ impl Cancel {
         self.kill.cancel();
     }
 
-    /// The highest reason given so far.
+    /// The highest reason given so far, for this part or the whole.
     pub fn reason(&self) -> Option<CancelReason> {
-        match self.reason.load(Ordering::SeqCst) {
+        match self.reason.highest() {
             0 => None,
             at => REASONS.get(at as usize - 1).copied(),
         }
@@ -159,8 +172,9 @@ mod tests {
     fn a_part_stops_with_the_whole_but_not_the_other_way() {
         let whole = Cancel::new();
         let part = whole.child();
-        part.stop_token().cancel();
+        part.request(CancelReason::SiblingFailed);
         assert!(part.is_stopped() && !whole.is_stopped());
+        assert_eq!((part.reason(), whole.reason()), (Some(CancelReason::SiblingFailed), None));
         let other = whole.child();
         whole.request(CancelReason::Interrupt);
         assert!(other.is_stopped());

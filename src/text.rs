@@ -77,6 +77,22 @@ pub fn plural(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
+/// A number of bytes as people read it: `512 B`, `1.5 KiB`, `96 MiB`.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    // What would be printed as 1024 belongs to the next unit.
+    while value >= 1023.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if value < 10.0 { format!("{value:.1} {}", UNITS[unit]) } else { format!("{value:.0} {}", UNITS[unit]) }
+}
+
 /// One line, at most `columns` wide on a terminal, control characters and escape sequences removed.
 ///
 /// Cuts between graphemes and ends in `…` when something was cut (if a column is there for it).
@@ -179,6 +195,15 @@ mod tests {
             assert!(cut.width() <= columns, "{columns}: {cut:?}");
         }
         assert_eq!(one_line("plain", 10), "plain");
+    }
+
+    #[test]
+    fn sizes_have_at_most_four_digits() {
+        let table = [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (96 << 10, "96 KiB"), ((1 << 20) - 1, "1.0 MiB")];
+        for (bytes, shown) in table {
+            assert_eq!(size(bytes), shown);
+        }
+        assert_eq!(size(u64::MAX), "16777216 TiB");
     }
 
     #[test]

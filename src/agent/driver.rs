@@ -8,7 +8,9 @@ use super::history::Record;
 use super::turn::{End, Machine, Step};
 use crate::cancel::Cancel;
 use crate::event::EventKind;
-use crate::model::{self, Delta, Model, ModelError, ModelErrorKind, Reply, Request, ToolCall, ToolResult, ToolSpec, Usage};
+use crate::model::{
+    self, Delta, Model, ModelError, ModelErrorKind, Reply, Request, ToolCall, ToolResult, ToolSpec, Usage,
+};
 use crate::plan::CauseKind;
 use crate::store::Store;
 use crate::text;
@@ -24,46 +26,49 @@ use tokio::time::Instant;
 const MAX_OUTPUT: u32 = 16_000;
 
 /// All that a conversation needs besides its machine.
-pub struct Conversation {
+pub(crate) struct Conversation {
     /// Full name of the node, or `coordinator`.
-    pub name: Arc<str>,
+    pub(crate) name: Arc<str>,
     /// Which attempt, from 1; 0 for the coordinator.
-    pub attempt: u32,
+    pub(crate) attempt: u32,
     /// Who answers.
-    pub model: Arc<dyn Model>,
+    pub(crate) model: Arc<dyn Model>,
     /// Frozen system text.
-    pub system: Arc<str>,
+    pub(crate) system: Arc<str>,
     /// Frozen tool list, `report` included where it ends the conversation.
-    pub specs: Arc<[ToolSpec]>,
+    pub(crate) specs: Arc<[ToolSpec]>,
     /// The tools that can be called.
-    pub tools: Toolset,
+    pub(crate) tools: Toolset,
     /// What tool calls know.
-    pub context: ToolContext,
+    pub(crate) context: ToolContext,
     /// Where events go.
-    pub bus: Bus,
+    pub(crate) bus: Arc<Bus>,
     /// Where the transcript goes.
-    pub store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Store>,
     /// How it is stopped.
-    pub cancel: Cancel,
+    pub(crate) cancel: Cancel,
     /// When it must be over, with the limit for the message.
-    pub deadline: Option<(Instant, Duration)>,
+    pub(crate) deadline: Option<(Instant, Duration)>,
     /// How long a model stream may go without content.
-    pub idle_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
+    /// Whether a stop waits for the tools that run, because they see it themselves and have something to close: the
+    /// coordinator, whose tool runs a plan.
+    pub(crate) drains_tools: bool,
 }
 
 /// What a conversation came to.
 #[derive(Debug)]
-pub struct Talk {
+pub(crate) struct Talk {
     /// How it ended.
-    pub end: End,
+    pub(crate) end: End,
     /// Tokens of all its model calls.
-    pub usage: Usage,
+    pub(crate) usage: Usage,
     /// Tool calls made, `report` included.
-    pub tool_calls: u32,
+    pub(crate) tool_calls: u32,
     /// Model calls made.
-    pub turns: u32,
+    pub(crate) turns: u32,
     /// Model calls that gave a reply.
-    pub replies: u32,
+    pub(crate) replies: u32,
 }
 
 /// Why a conversation must end now.
@@ -74,7 +79,7 @@ enum Stop {
 
 impl Conversation {
     /// Runs the machine to its end. Never fails: every way to end is an [`End`].
-    pub async fn run(&self, machine: &mut Machine) -> Talk {
+    pub(crate) async fn run(&self, machine: &mut Machine) -> Talk {
         let mut usage = Usage::default();
         let mut tool_calls = 0;
         let mut replies = 0;
@@ -171,7 +176,7 @@ impl Conversation {
             loop {
                 let done = tokio::select! {
                     biased;
-                    stop = self.stopped() => {
+                    stop = self.stopped(), if !self.drains_tools => {
                         drop(work);
                         for id in &running {
                             self.tool_finished(id, true, 0);
@@ -250,11 +255,7 @@ impl Conversation {
     }
 
     fn doing(&self, what: &str, usage: &Usage) {
-        self.bus.emit(EventKind::Doing {
-            node: self.name.to_string(),
-            what: what.to_string(),
-            tokens: usage.total(),
-        });
+        self.bus.emit(EventKind::Doing { node: self.name.to_string(), what: what.to_string(), tokens: usage.total() });
     }
 
     fn write_down(&self, machine: &mut Machine) {

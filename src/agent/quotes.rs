@@ -11,14 +11,14 @@ const NEAR: u64 = 3;
 const MAX_FILE: u64 = 16 * 1024 * 1024;
 
 /// Looks up every piece of evidence in a report, and writes what it found into it. Reads files: not for an async thread.
-pub fn verify(report: &mut Report, places: &Places) {
+pub(crate) fn verify(report: &mut Report, places: &Places) {
     for evidence in report.findings.iter_mut().flat_map(|finding| &mut finding.evidence) {
         let place = places.resolve(&evidence.path).ok();
         let text = place.as_ref().and_then(|place| read(&place.path));
         if let Some(place) = place {
             evidence.path = place.shown;
         }
-        let check = text.map_or(QuoteCheck::Unverified, |text| look_up(evidence, &text));
+        let check = text.map_or(QuoteCheck::Unverified, |text: String| look_up(evidence, &text));
         evidence.check = Some(check);
     }
 }

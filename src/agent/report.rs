@@ -7,6 +7,9 @@ use crate::text;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+/// The tool that ends a subagent.
+pub const REPORT: &str = "report";
+
 /// Characters of `summary`.
 pub const MAX_SUMMARY: usize = 1_500;
 /// Number of `findings`.
@@ -91,8 +94,7 @@ pub struct Evidence {
     /// Text that stands there, at most [`MAX_QUOTE`] characters; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub quote: String,
-    /// What the runtime found when it looked the quote up. Logs hold it, so it is read; what a model writes here is
-    /// overwritten by the look-up.
+    /// What the runtime found when it looked the quote up; [`ReportRules::check`] refuses it from a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<QuoteCheck>,
 }
@@ -133,9 +135,7 @@ pub struct ReportRules {
 pub struct ReportProblem {
     /// Everything that is wrong, for the model.
     pub message: String,
-    /// Whether only `output` is wrong.
-    pub only_output: bool,
-    /// The report without its output, if that is all that is wrong.
+    /// The report without its output, if only `output` is wrong.
     pub without_output: Option<Box<Report>>,
 }
 
@@ -221,7 +221,7 @@ impl ReportRules {
             required.push("output");
         }
         ToolSpec {
-            name: super::turn::REPORT.to_string(),
+            name: REPORT.to_string(),
             description: "Hands in your result and ends your work. Call it exactly once, alone, when you are done or cannot go on. Limits are checked: a report that breaks one is returned to you.".to_string(),
             schema: json!({
                 "type": "object", "additionalProperties": false, "required": required, "properties": properties
@@ -240,10 +240,11 @@ impl ReportRules {
                 let message = format!(
                     "the report was not taken: {error}. Example: {{\"status\": \"done\", \"summary\": \"…\", \"findings\": [{{\"claim\": \"…\", \"evidence\": [{{\"path\": \"src/lib.rs\", \"line\": 1, \"quote\": \"…\"}}], \"confidence\": \"high\"}}]}}"
                 );
-                return Err(ReportProblem { message, only_output: false, without_output: None });
+                return Err(ReportProblem { message, without_output: None });
             }
         };
-        let problems = over_limits(&report);
+        let mut problems = over_limits(&report);
+        problems.extend(misplaced(&report));
         let output_problem = self.output_problem(&report);
         if problems.is_empty() && output_problem.is_none() {
             return Ok(report);
@@ -252,12 +253,15 @@ impl ReportRules {
         let all: Vec<String> = problems.into_iter().chain(output_problem).collect();
         let message = format!("the report was not taken: {}. Call `report` again with this mended.", all.join("; "));
         report.output = None;
-        let without_output = only_output.then(|| Box::new(report));
-        Err(ReportProblem { message, only_output, without_output })
+        Err(ReportProblem { message, without_output: only_output.then(|| Box::new(report)) })
     }
 
     fn output_problem(&self, report: &Report) -> Option<String> {
         match (&self.output, &report.output) {
+            (Some(_), Some(output)) if output.to_string().len() > MAX_OUTPUT => {
+                let bytes = output.to_string().len();
+                Some(format!("`output` has {bytes} bytes of JSON, at most {MAX_OUTPUT} are allowed"))
+            }
             (Some((_, validator)), Some(output)) => crate::tool::complaints(validator, output)
                 .map(|complaint| format!("`output` does not fit its schema: {complaint}")),
             // Whoever could not finish need not make an output up.
@@ -306,9 +310,21 @@ fn over_limits(report: &Report) -> Vec<String> {
     if report.summary.trim().is_empty() {
         problems.push("`summary` is empty".to_string());
     }
-    let bytes = report.output.as_ref().map_or(0, |output| output.to_string().len());
-    if bytes > MAX_OUTPUT {
-        problems.push(format!("`output` has {bytes} bytes of JSON, at most {MAX_OUTPUT} are allowed"));
+    problems
+}
+
+/// Evidence that points nowhere, or claims to have been checked already.
+fn misplaced(report: &Report) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (at, finding) in report.findings.iter().enumerate() {
+        for (piece, evidence) in finding.evidence.iter().enumerate() {
+            if evidence.line == 0 {
+                problems.push(format!("`findings[{at}].evidence[{piece}].line` is 0, lines count from 1"));
+            }
+            if evidence.check.is_some() {
+                problems.push(format!("`findings[{at}].evidence[{piece}].check` is not yours to set, leave it out"));
+            }
+        }
     }
     problems
 }

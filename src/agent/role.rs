@@ -55,8 +55,7 @@ impl Role {
             if line.trim().is_empty() || line.starts_with('#') {
                 continue;
             }
-            let (key, value) =
-                line.split_once(':').ok_or_else(|| format!("line {}: expected `key: value`", at + 1))?;
+            let (key, value) = line.split_once(':').ok_or_else(|| format!("line {}: expected `key: value`", at + 1))?;
             let value = value.trim().trim_matches(['"', '\'']);
             match key.trim() {
                 "name" => role.name = value.to_string(),

@@ -16,11 +16,10 @@
 //! same results, or [`MAX_IDLE`] turns in a row in which nothing new came (every call failed, or had been made before
 //! with the same result).
 
-use super::history::{History, Record};
-use super::report::{Report, ReportRules};
+use super::history::{History, INTERRUPTED, Record};
+use super::report::{REPORT, Report, ReportRules};
 use crate::model::{Block, Message, Reply, StopKind, ToolCall, ToolResult, Usage};
 use crate::plan::CauseKind;
-use crate::text;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -29,9 +28,6 @@ use std::sync::Arc;
 pub const MAX_REPEATS: u32 = 4;
 /// Turns in a row without anything new before only the end is accepted.
 pub const MAX_IDLE: u32 = 6;
-/// The tool that ends a subagent.
-pub const REPORT: &str = "report";
-
 /// How a conversation is meant to end.
 #[derive(Clone, Debug)]
 pub enum Ending {
@@ -60,7 +56,7 @@ pub enum Step {
 pub enum End {
     /// A valid report.
     Reported(Report),
-    /// The last reply's text.
+    /// The text of the last reply, all of its blocks.
     Answered(String),
     /// Not as meant. `salvaged` is the last text, if there was any.
     Short {
@@ -79,6 +75,21 @@ enum LastTurn {
     Limit,
     Repetition,
     NoProgress,
+}
+
+/// What a reply without calls lacks.
+#[derive(Clone, Copy, Debug)]
+enum Lack {
+    /// Its end: it reached the output limit.
+    CutAtLimit,
+    /// Its end: the stream broke.
+    CutInTransit,
+    /// The `report` call, of a subagent that ended in words.
+    Report,
+    /// Anything at all.
+    Words,
+    /// The call that its stop reason speaks of.
+    Call,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -106,7 +117,9 @@ pub struct Machine {
     last: Option<LastTurn>,
     asked_to_end: bool,
     accepted: Option<Report>,
-    invalid_output: u32,
+    /// The turn in which a report came back to the model because of its `output` alone.
+    output_sent_back: Option<u32>,
+    /// The model's last words, over all turns.
     last_text: String,
     records: Vec<Record>,
     current: Vec<(ToolCall, Option<ToolResult>)>,
@@ -134,7 +147,7 @@ impl Machine {
             last: None,
             asked_to_end: false,
             accepted: None,
-            invalid_output: 0,
+            output_sent_back: None,
             last_text: String::new(),
             records: Vec::new(),
             current: Vec::new(),
@@ -144,7 +157,8 @@ impl Machine {
         machine
     }
 
-    /// What to do next. Asking twice without handing anything in gives a model call only once.
+    /// What to do next. Asking again before anything was handed in names the same model call, and hands out no tool
+    /// call twice.
     pub fn step(&mut self) -> Step {
         match std::mem::replace(&mut self.phase, Phase::Running) {
             Phase::Ask => {
@@ -187,49 +201,62 @@ impl Machine {
         self.records.push(Record::User { text: text.to_string() });
     }
 
-    /// The model's reply is complete.
+    /// The model's reply is complete. A reply that [`Machine::step`] did not ask for, or that comes after the end, is
+    /// ignored.
     pub fn replied(&mut self, reply: Reply) {
+        if self.phase != Phase::Asked {
+            return;
+        }
         let Reply { blocks, stop, usage } = reply;
         let blocks = self.history.reply(blocks);
         self.records.push(Record::Assistant { turn: self.turn, blocks: blocks.clone(), stop, usage });
         let mut calls = Vec::new();
+        let mut words = Vec::new();
         for block in blocks {
             match block {
-                Block::Text { text } => self.last_text = text,
+                Block::Text { text } => words.push(text),
                 Block::ToolCall(call) => calls.push(call),
                 Block::Thinking { .. } | Block::ToolResult(_) => {}
             }
         }
+        let spoke = !words.is_empty();
+        if spoke {
+            self.last_text = words.join("\n\n");
+        }
         self.current = calls.iter().map(|call| (call.clone(), None)).collect();
-        let cut = match stop {
+        match stop {
             StopKind::Length => {
-                Some("your reply was cut at its output limit, so this call was not run: make it again, smaller")
+                self.close_open(
+                    |_| "your reply was cut at its output limit, so this call was not run: make it again, smaller",
+                );
+                if calls.is_empty() { self.ended_without_call(Lack::CutAtLimit) } else { self.turn_is_over() }
             }
-            StopKind::StreamCut => Some("your reply was cut in transit, so this call was not run: make it again"),
-            StopKind::ContextFull => Some("the context window is full, so this call was not run"),
-            StopKind::Filtered => Some("a content filter cut your reply, so this call was not run"),
+            StopKind::StreamCut => {
+                self.close_open(|_| "your reply was cut in transit, so this call was not run: make it again");
+                if calls.is_empty() { self.ended_without_call(Lack::CutInTransit) } else { self.turn_is_over() }
+            }
+            StopKind::ContextFull => {
+                self.close_open(|_| "the context window is full, so this call was not run");
+                self.end_short(CauseKind::CutShort, "the model's context window is full");
+            }
+            StopKind::Filtered => {
+                self.close_open(|_| "a content filter cut your reply, so this call was not run");
+                self.end_short(CauseKind::CutShort, "a content filter cut the model's reply");
+            }
             StopKind::Refusal => {
-                self.close_current("not run: the reply was a refusal");
-                return self.end_short(CauseKind::CutShort, "the model declined to answer");
+                self.close_open(|_| "not run: the reply was a refusal");
+                self.end_short(CauseKind::CutShort, "the model declined to answer");
             }
-            StopKind::End | StopKind::Tool | StopKind::Paused => None,
-        };
-        if let Some(why) = cut {
-            self.close_current(why);
-            return match stop {
-                StopKind::ContextFull => self.end_short(CauseKind::CutShort, "the model's context window is full"),
-                StopKind::Filtered => self.end_short(CauseKind::CutShort, "a content filter cut the model's reply"),
-                _ if calls.is_empty() => self.ended_without_call(true),
-                _ => self.turn_is_over(),
-            };
+            StopKind::End | StopKind::Tool | StopKind::Paused if !calls.is_empty() => self.take_calls(calls),
+            StopKind::Paused if self.last.is_none() => self.phase = Phase::Ask,
+            StopKind::End if spoke => self.ended_in_words(),
+            StopKind::End => self.ended_without_call(Lack::Words),
+            StopKind::Tool | StopKind::Paused => self.ended_without_call(Lack::Call),
         }
-        if calls.is_empty() {
-            return if stop == StopKind::Paused && self.turn < self.limit {
-                self.phase = Phase::Ask;
-            } else {
-                self.ended_without_call(false)
-            };
-        }
+    }
+
+    /// Answers what it can itself; the rest is to be handed out.
+    fn take_calls(&mut self, calls: Vec<ToolCall>) {
         let mut to_run = Vec::new();
         for call in calls {
             match self.answer_ourselves(&call) {
@@ -242,44 +269,51 @@ impl Machine {
         if to_run.is_empty() { self.turn_is_over() } else { self.phase = Phase::Hand(to_run) }
     }
 
-    /// The model call failed for good.
+    /// The model call failed for good. Ignored when none is under way.
     pub fn model_failed(&mut self, message: &str) {
-        self.end_short(CauseKind::Model, message);
+        if self.phase == Phase::Asked {
+            self.end_short(CauseKind::Model, message);
+        }
     }
 
     /// A call that was handed out has its result. Results may come in any order; one that nobody waits for is ignored.
     pub fn resolved(&mut self, result: ToolResult) {
-        self.record_result(result);
-        if self.current.iter().all(|(_, result)| result.is_some()) {
+        if self.record_result(result) && self.history.open_calls().is_empty() {
             self.turn_is_over();
         }
     }
 
-    /// Ends the conversation now. Open calls get a result: `running` tells which of them had started.
+    /// Ends the conversation now, unless it has ended. Open calls get a result: `running` tells which of them had
+    /// started. A report that was taken already counts, whatever else ran beside it.
     pub fn stop(&mut self, kind: CauseKind, detail: &str, running: impl Fn(&str) -> bool) {
-        for id in self.history.open_calls() {
-            let text = if running(&id) { super::history::INTERRUPTED } else { "interrupted before it started" };
-            self.record_result(ToolResult { id, text: text.to_string(), is_error: true });
-        }
-        if !matches!(self.phase, Phase::Over(_)) {
-            self.end_short(kind, detail);
-        }
-    }
-
-    fn close_current(&mut self, text: &str) {
-        for id in self.history.open_calls() {
-            self.record_result(ToolResult { id, text: text.to_string(), is_error: true });
-        }
-    }
-
-    fn record_result(&mut self, result: ToolResult) {
-        if !self.history.resolve(result.clone()) {
+        if matches!(self.phase, Phase::Over(_)) {
             return;
+        }
+        self.close_open(|id| if running(id) { INTERRUPTED } else { "interrupted before it started" });
+        match self.accepted.take() {
+            Some(report) => self.phase = Phase::Over(End::Reported(report)),
+            None => self.end_short(kind, detail),
+        }
+    }
+
+    /// Gives every call without a result an error with this text.
+    fn close_open(&mut self, text: impl Fn(&str) -> &'static str) {
+        for id in self.history.open_calls() {
+            let text = text(&id).to_string();
+            self.record_result(ToolResult { id, text, is_error: true });
+        }
+    }
+
+    /// Whether there was such a call without a result.
+    fn record_result(&mut self, result: ToolResult) -> bool {
+        if !self.history.resolve(result.clone()) {
+            return false;
         }
         if let Some((_, slot)) = self.current.iter_mut().find(|(call, _)| call.id == result.id) {
             *slot = Some(result.clone());
         }
         self.records.push(Record::ToolResult { result });
+        true
     }
 
     /// The result of a call that no tool gets to see: `report`, or anything while only the end is accepted.
@@ -308,30 +342,29 @@ impl Machine {
                 self.accepted = Some(report);
                 ("received".to_string(), false)
             }
-            Err(problem) => {
-                self.invalid_output += u32::from(problem.only_output);
-                match problem.without_output {
-                    // One repair round for `output`; then the rest of the report is worth more than another try.
-                    Some(report) if self.invalid_output > 1 || self.last.is_some() => {
-                        self.accepted = Some(*report);
-                        (format!("received without its output: {}", problem.message), false)
-                    }
-                    Some(_) | None => (problem.message, true),
+            Err(problem) => match problem.without_output {
+                // One repair round for `output`; then the rest of the report is worth more than another try.
+                Some(report) if self.last.is_some() || self.output_sent_back.is_some_and(|turn| turn < self.turn) => {
+                    self.accepted = Some(*report);
+                    (format!("received without its output: {}", problem.message), false)
                 }
-            }
+                Some(_) => {
+                    self.output_sent_back = Some(self.turn);
+                    (problem.message, true)
+                }
+                None => (problem.message, true),
+            },
         }
     }
 
     /// All calls of the turn have their results: what now?
     fn turn_is_over(&mut self) {
         if let Some(report) = self.accepted.take() {
-            return self.end(End::Reported(report));
+            self.phase = Phase::Over(End::Reported(report));
+            return;
         }
         if let Some(last) = self.last {
             return self.end_last(last);
-        }
-        if self.turn >= self.limit {
-            return self.end_last(LastTurn::Limit);
         }
         self.progress.note(&self.current);
         if self.progress.repeats >= MAX_REPEATS {
@@ -347,38 +380,54 @@ impl Machine {
         self.phase = Phase::Ask;
     }
 
-    fn ended_without_call(&mut self, cut: bool) {
-        match &self.ending {
-            Ending::Text if !cut && !self.last_text.trim().is_empty() => {
-                let answer = std::mem::take(&mut self.last_text);
-                self.end(End::Answered(answer));
-            }
-            _ if self.last.is_some() || self.turn >= self.limit => self.end_last(self.last.unwrap_or(LastTurn::Limit)),
-            _ if self.asked_to_end => {
-                let detail = match (&self.ending, cut) {
-                    (_, true) => "the reply was cut at its output limit",
-                    (Ending::Report(_), false) => "it ended without a report, also after it was asked for one",
-                    (Ending::Text, false) => "it ended without a word, also after it was asked for an answer",
-                };
-                let kind = if cut { CauseKind::CutShort } else { CauseKind::NoReport };
-                self.end_short(kind, detail);
-            }
-            ending => {
-                let note = match (ending, cut) {
-                    (Ending::Report(_), true) => {
-                        "Your reply was cut at its output limit. Call `report` now with a short summary; what is long goes into `body` in a later call or is left out."
-                    }
-                    (Ending::Report(_), false) => {
-                        "You ended your turn without calling `report`. Nothing you write outside it is kept. Call `report` now with what you have; if work remains, do it first."
-                    }
-                    (Ending::Text, true) => "Your reply was cut at its output limit. Answer again, shorter.",
-                    (Ending::Text, false) => "Your reply was empty. Answer the user's request now.",
-                };
-                self.asked_to_end = true;
-                self.say(note);
-                self.phase = Phase::Ask;
-            }
+    /// A whole reply of words alone: the coordinator's answer, but no end of a subagent.
+    fn ended_in_words(&mut self) {
+        match self.ending {
+            Ending::Text => self.phase = Phase::Over(End::Answered(std::mem::take(&mut self.last_text))),
+            Ending::Report(_) => self.ended_without_call(Lack::Report),
         }
+    }
+
+    /// The reply neither calls a tool nor ends the conversation: it is asked to, once.
+    fn ended_without_call(&mut self, lack: Lack) {
+        if let Some(last) = self.last {
+            return self.end_last(last);
+        }
+        if self.asked_to_end {
+            let (kind, detail) = match (lack, &self.ending) {
+                (Lack::CutAtLimit, _) => (CauseKind::CutShort, "the reply was cut at its output limit"),
+                (Lack::CutInTransit, _) => (CauseKind::CutShort, "the reply was cut in transit"),
+                (Lack::Report | Lack::Words | Lack::Call, Ending::Report(_)) => {
+                    (CauseKind::NoReport, "it ended without a report, also after it was asked for one")
+                }
+                (Lack::Report | Lack::Words | Lack::Call, Ending::Text) => {
+                    (CauseKind::NoReport, "it ended without an answer, also after it was asked for one")
+                }
+            };
+            return self.end_short(kind, detail);
+        }
+        self.asked_to_end = true;
+        let what = match lack {
+            Lack::CutAtLimit => "Your reply was cut at its output limit.",
+            Lack::CutInTransit => "Your reply was cut in transit.",
+            Lack::Report => "You ended your turn without calling `report`. Nothing you write outside it is kept.",
+            Lack::Words => "Your reply was empty.",
+            Lack::Call => "Your reply announced a tool call but held none.",
+        };
+        let next = match (lack, &self.ending) {
+            (Lack::CutAtLimit, Ending::Report(_)) => {
+                "Call `report` now with a short summary and leave out what is long."
+            }
+            (Lack::CutAtLimit, Ending::Text) => "Answer again, shorter.",
+            (Lack::CutInTransit | Lack::Report | Lack::Words | Lack::Call, Ending::Report(_)) => {
+                "Call `report` now with what you have; if work remains, do it first."
+            }
+            (Lack::CutInTransit | Lack::Report | Lack::Words | Lack::Call, Ending::Text) => {
+                "Answer the user's request now."
+            }
+        };
+        self.say(&format!("{what} {next}"));
+        self.phase = Phase::Ask;
     }
 
     /// One turn is left: the model must know before it answers.
@@ -402,7 +451,12 @@ impl Machine {
         let (kind, detail) = match last {
             LastTurn::Limit => (
                 CauseKind::TurnLimit,
-                format!("{} were used up without a report", text::plural(self.limit as usize, "turn")),
+                match (self.limit, &self.ending) {
+                    (1, Ending::Report(_)) => "its only turn brought no report".to_string(),
+                    (1, Ending::Text) => "its only turn brought no answer".to_string(),
+                    (limit, Ending::Report(_)) => format!("{limit} turns were used up without a report"),
+                    (limit, Ending::Text) => format!("{limit} turns were used up without an answer"),
+                },
             ),
             LastTurn::Repetition => (CauseKind::Repetition, "it kept making the same calls".to_string()),
             LastTurn::NoProgress => (CauseKind::NoProgress, format!("{MAX_IDLE} turns in a row brought nothing new")),
@@ -412,11 +466,7 @@ impl Machine {
 
     fn end_short(&mut self, kind: CauseKind, detail: &str) {
         let salvaged = std::mem::take(&mut self.last_text);
-        self.end(End::Short { kind, detail: detail.to_string(), salvaged });
-    }
-
-    fn end(&mut self, end: End) {
-        self.phase = Phase::Over(end);
+        self.phase = Phase::Over(End::Short { kind, detail: detail.to_string(), salvaged });
     }
 }
 

@@ -26,7 +26,7 @@
 use super::{Block, Delta, Deltas, Model, ModelError, ModelErrorKind, Request, StopKind, ToolCall, Usage};
 use crate::text;
 use async_trait::async_trait;
-use dashmap::DashMap;
+use dashmap::{DashMap, DashSet};
 use futures_util::StreamExt;
 use futures_util::stream;
 use serde::Deserialize;
@@ -34,7 +34,7 @@ use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Characters of one text delta.
+/// Bytes of one text delta, up to the next character's end.
 const CHUNK: usize = 40;
 
 /// A model that plays a script.
@@ -42,9 +42,10 @@ pub struct Scripted {
     name: String,
     replies: Vec<ScriptReply>,
     used: Vec<AtomicBool>,
-    /// How many replies without a `turn` each conversation has had, by conversation and attempt.
-    cursors: DashMap<(String, u32), usize>,
-    mismatches: DashMap<String, ()>,
+    /// How many replies without a `turn` each conversation has had, by conversation and attempt, and how exactly they
+    /// name it: those that name it loosely are still to come when the exact ones are used up.
+    cursors: DashMap<(String, u32), [usize; 3]>,
+    mismatches: DashSet<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -128,7 +129,7 @@ impl Scripted {
             used: script.reply.iter().map(|_| AtomicBool::new(false)).collect(),
             replies: script.reply,
             cursors: DashMap::new(),
-            mismatches: DashMap::new(),
+            mismatches: DashSet::new(),
         })
     }
 
@@ -137,13 +138,13 @@ impl Scripted {
         let of_node = |node: &str| Some(node) == request.conversation.split_once('[').map(|(id, _)| id);
         let of_any = |node: &str| node == "*";
         let ranks: [&dyn Fn(&str) -> bool; 3] = [&of_instance, &of_node, &of_any];
-        for fits in ranks {
+        for (rank, fits) in ranks.into_iter().enumerate() {
             let fitting = || self.replies.iter().enumerate().filter(|(_, reply)| fits(&reply.node));
             let mut found = fitting().find(|(_, reply)| reply.turn == Some(request.turn));
             if found.is_none() && fitting().any(|(_, reply)| reply.turn.is_none()) {
-                let mut cursor = self.cursors.entry((request.conversation.clone(), request.attempt)).or_insert(0);
-                found = fitting().filter(|(_, reply)| reply.turn.is_none()).nth(*cursor);
-                *cursor += usize::from(found.is_some());
+                let mut cursors = self.cursors.entry((request.conversation.clone(), request.attempt)).or_default();
+                found = fitting().filter(|(_, reply)| reply.turn.is_none()).nth(cursors[rank]);
+                cursors[rank] += usize::from(found.is_some());
             }
             if let Some((at, reply)) = found {
                 self.used[at].store(true, Ordering::Relaxed);
@@ -216,7 +217,7 @@ impl Model for Scripted {
             None => Ok(reply),
         });
         let reply = picked.map_err(|problem| {
-            self.mismatches.insert(problem.clone(), ());
+            self.mismatches.insert(problem.clone());
             ModelError::new(ModelErrorKind::Script, format!("`{}` does not match: {problem}", self.name))
         })?;
         tokio::time::sleep(reply.delay).await;
@@ -236,7 +237,7 @@ impl Model for Scripted {
     }
 
     fn complaints(&self) -> Vec<String> {
-        let mut complaints: Vec<String> = self.mismatches.iter().map(|entry| entry.key().clone()).collect();
+        let mut complaints: Vec<String> = self.mismatches.iter().map(|mismatch| mismatch.clone()).collect();
         complaints.sort();
         for (reply, used) in self.replies.iter().zip(&self.used) {
             if !reply.optional && !used.load(Ordering::Relaxed) {
@@ -322,6 +323,7 @@ mod tests {
         assert_eq!(say(&model, "b", 1).await.unwrap(), "anyone");
         assert_eq!(say(&model, "a", 1).await.unwrap(), "first");
         assert_eq!(say(&model, "a", 2).await.unwrap(), "second");
+        assert_eq!(say(&model, "a", 3).await.unwrap(), "anyone", "the exact ones are used up, the loose one is not");
         assert_eq!(model.complaints(), Vec::<String>::new());
         assert!(say(&model, "b", 2).await.unwrap_err().message.contains("no reply for turn 2 of `b`"));
         assert_eq!(model.complaints().len(), 1, "a request that the script did not foresee fails the run");

@@ -7,17 +7,19 @@
 //! Rules, in one place:
 //! - a node may start when all that it needs have ended well enough (the caller says so with the outcome: a `Partial`
 //!   that lacks the output its schema demands is not);
-//! - the first need that ends otherwise skips the node, and that skips what needs it (a fixpoint over edges);
+//! - the first need that ends otherwise skips the node, and that skips what needs it (a fixpoint over edges); the cause
+//!   names the node where it began;
 //! - among those that may start, the longest path to a sink goes first, then declaration order, then the instance;
 //! - a `foreach` node ends when all its instances have: `Succeeded` if all did, `Partial` if at least one handed
 //!   something back, else like its instances (the first that failed);
-//! - `on_failure = "stop"`: nothing new starts, the rest is skipped; the caller cancels what runs.
+//! - `on_failure = "stop"`: nothing new starts, the rest is skipped; the caller cancels what runs. An instance that
+//!   fails stops the run as its node would.
 //!
 //! Every operation costs what it changes (plus a logarithm for the queue), so a plan of 100,000 nodes is no special case.
 
 use super::{Cause, CauseKind, OnFailure, Outcome};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 
 /// The shape of a plan as far as starting and ending go.
 #[derive(Clone, Debug, Default)]
@@ -97,7 +99,6 @@ enum State {
 /// Instances of a `foreach` node that is running.
 #[derive(Clone, Debug)]
 struct Group {
-    node: u32,
     left: u32,
     total: u32,
     satisfied: u32,
@@ -111,12 +112,13 @@ pub struct Ready {
     shape: Shape,
     state: Vec<State>,
     queue: BinaryHeap<(u64, Reverse<Job>)>,
-    groups: Vec<Group>,
-    /// Index into `groups` by node; only `foreach` nodes have one.
-    group_of: std::collections::HashMap<u32, usize>,
+    /// By node, from its expansion until its last instance has ended.
+    groups: HashMap<u32, Group>,
     running: usize,
+    /// Nodes and instances that have not ended.
     open: usize,
-    halted: bool,
+    /// Why nothing new starts any more.
+    halted: Option<Cause>,
 }
 
 impl Ready {
@@ -128,10 +130,9 @@ impl Ready {
             open: shape.nodes.len(),
             shape,
             queue: BinaryHeap::new(),
-            groups: Vec::new(),
-            group_of: std::collections::HashMap::new(),
+            groups: HashMap::new(),
             running: 0,
-            halted: false,
+            halted: None,
         };
         for node in 0..ready.shape.nodes.len() as u32 {
             if ready.shape.nodes[node as usize].needs == 0 {
@@ -167,14 +168,16 @@ impl Ready {
         if count == 0 {
             return self.end_group(node, Outcome::Succeeded, true, None);
         }
-        self.group_of.insert(node, self.groups.len());
-        self.groups.push(Group { node, left: count, total: count, satisfied: 0, succeeded: 0, first_bad: None });
+        self.groups.insert(node, Group { left: count, total: count, satisfied: 0, succeeded: 0, first_bad: None });
         self.open += count as usize;
         let priority = self.shape.nodes[node as usize].priority;
         for instance in 0..count {
             self.queue.push((priority, Reverse(Job { node, instance: Some(instance) })));
         }
-        if self.halted { self.skip_queue() } else { Effects::default() }
+        match self.halted.clone() {
+            Some(cause) => self.skip_queue(&cause),
+            None => Effects::default(),
+        }
     }
 
     /// A job that was given out has ended. `satisfies`: whether what it handed back is enough for those that need it;
@@ -190,7 +193,7 @@ impl Ready {
             }
         };
         let node = &self.shape.nodes[job.node as usize];
-        if !satisfies && node.on_failure == OnFailure::Stop && !self.halted {
+        if !satisfies && node.on_failure == OnFailure::Stop && self.halted.is_none() {
             let id = node.id.clone();
             let cause = Cause::new(CauseKind::SiblingFailed, format!("`{id}` did not succeed and stops the run"));
             effects.ended.extend(self.halt(&cause).ended);
@@ -201,8 +204,9 @@ impl Ready {
 
     /// Nothing new starts any more: all that waits is skipped for this cause. What runs stays running.
     pub fn halt(&mut self, cause: &Cause) -> Effects {
-        self.halted = true;
-        let mut effects = self.skip_queue_because(cause);
+        self.halted.get_or_insert_with(|| cause.clone());
+        let mut effects = Effects::default();
+        // What waits goes before the queue: a skipped instance may end its node, and that must not start a dependent.
         for node in 0..self.state.len() as u32 {
             if matches!(self.state[node as usize], State::Waiting(_)) {
                 self.mark(node, Outcome::Skipped);
@@ -213,6 +217,7 @@ impl Ready {
                 });
             }
         }
+        effects.ended.extend(self.skip_queue(cause).ended);
         effects
     }
 
@@ -248,13 +253,13 @@ impl Ready {
     fn end_node(&mut self, node: u32, outcome: Outcome, satisfies: bool) -> Effects {
         let mut effects = Effects::default();
         let mut todo = vec![(node, outcome, satisfies, None)];
-        while let Some((node, outcome, satisfies, skipped)) = todo.pop() {
+        while let Some((node, outcome, satisfies, root)) = todo.pop() {
             if matches!(self.state[node as usize], State::Done(_)) {
                 continue;
             }
             self.mark(node, outcome);
-            if skipped.is_some() {
-                effects.ended.push(Ended { job: Job { node, instance: None }, outcome, cause: skipped });
+            if root.is_some() {
+                effects.ended.push(Ended { job: Job { node, instance: None }, outcome, cause: root.clone() });
             }
             for at in 0..self.shape.nodes[node as usize].dependents.len() {
                 let dependent = self.shape.nodes[node as usize].dependents[at];
@@ -266,8 +271,10 @@ impl Ready {
                         }
                     }
                     State::Waiting(_) => {
-                        let detail = format!("`{}` {}", self.shape.nodes[node as usize].id, past(outcome));
-                        let cause = Cause::new(CauseKind::Upstream, detail);
+                        let cause = root.clone().unwrap_or_else(|| {
+                            let detail = format!("`{}` {}", self.shape.nodes[node as usize].id, past(outcome));
+                            Cause::new(CauseKind::Upstream, detail)
+                        });
                         todo.push((dependent, Outcome::Skipped, false, Some(cause)));
                     }
                     // A dependent cannot be queued or running before its last need has ended; it may have been skipped.
@@ -279,9 +286,7 @@ impl Ready {
     }
 
     fn end_instance(&mut self, node: u32, instance: u32, outcome: Outcome, satisfies: bool) -> Effects {
-        let Some(group) = self.group_of.get(&node).and_then(|at| self.groups.get_mut(*at)) else {
-            return Effects::default();
-        };
+        let Some(group) = self.groups.get_mut(&node) else { return Effects::default() };
         group.left -= 1;
         if satisfies {
             group.satisfied += 1;
@@ -292,8 +297,13 @@ impl Ready {
         if group.left > 0 {
             return Effects::default();
         }
-        let (outcome, cause) = group.verdict();
-        let (node, satisfies) = (group.node, group.satisfied > 0);
+        let satisfies = group.satisfied > 0;
+        let (outcome, cause) = match group.verdict() {
+            // No instance has started: the node is as skipped as any other.
+            (Outcome::Skipped, cause) => (Outcome::Skipped, self.halted.clone().or(cause)),
+            verdict => verdict,
+        };
+        self.groups.remove(&node);
         self.end_group(node, outcome, satisfies, cause)
     }
 
@@ -304,12 +314,7 @@ impl Ready {
         Effects { ended, stop: None }
     }
 
-    fn skip_queue(&mut self) -> Effects {
-        let cause = Cause::new(CauseKind::Interrupted, "the run was stopping");
-        self.skip_queue_because(&cause)
-    }
-
-    fn skip_queue_because(&mut self, cause: &Cause) -> Effects {
+    fn skip_queue(&mut self, cause: &Cause) -> Effects {
         let mut effects = Effects::default();
         let mut queued: Vec<Job> = self.queue.drain().map(|(_, Reverse(job))| job).collect();
         queued.sort_unstable();

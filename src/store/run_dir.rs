@@ -184,7 +184,7 @@ impl Store for FileStore {
 }
 
 impl Drop for FileStore {
-    /// Waits for the writer, at most [`DRAIN`]. Does not block when `sync` was awaited before.
+    /// Waits for the writer, at most five seconds. Does not block when `sync` was awaited before.
     fn drop(&mut self) {
         self.jobs = None;
         let writer = self.writer.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner).take();

@@ -6,14 +6,22 @@
 //!
 //! Two kinds of error: [`ToolError::Told`] goes to the model as a failed result, [`ToolError::Fatal`] ends the node.
 
+mod binary;
+mod glob;
 mod ledger;
+mod list_files;
+mod read_file;
 mod registry;
+mod search_code;
 
-pub use ledger::Ledger;
+pub use ledger::{FileRead, Ledger, Searched};
+pub use list_files::ListFiles;
+pub use read_file::ReadFile;
 pub(crate) use registry::complaints;
 pub use registry::{Registry, RegistryError, ToolCallEnd, Toolset};
+pub use search_code::SearchCode;
 
-use crate::workspace::Places;
+use crate::workspace::{PathError, Places};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use std::future::Future;
@@ -69,6 +77,11 @@ pub trait Tool: Send + Sync + 'static {
     /// The arguments. Derive `JsonSchema`; doc comments become descriptions. Use `deny_unknown_fields`.
     type Args: DeserializeOwned + JsonSchema + Send;
 
+    /// What becomes of a call whose arguments do not fit: told to the model, unless the tool counts such calls.
+    fn misused(&self, complaint: String) -> ToolError {
+        ToolError::Told(complaint)
+    }
+
     /// Does it. The text is what the model reads.
     ///
     /// A tool that takes long watches `context.cancel`; heavy synchronous work goes to
@@ -105,6 +118,24 @@ impl ToolError {
     pub fn told(message: impl Into<String>) -> Self {
         ToolError::Told(message.into())
     }
+}
+
+impl From<PathError> for ToolError {
+    fn from(error: PathError) -> Self {
+        ToolError::Told(error.to_string())
+    }
+}
+
+/// The tools that come with sortie and only read: `read_file`, `list_files`, `search_code`.
+///
+/// # Errors
+/// Never, unless one of them has a bad schema; a test calls it.
+pub fn builtin() -> Result<Registry, RegistryError> {
+    let mut registry = Registry::new();
+    registry.add(ReadFile)?;
+    registry.add(ListFiles)?;
+    registry.add(SearchCode)?;
+    Ok(registry)
 }
 
 /// Runs synchronous work off the async threads and gives up waiting for it when the call is cancelled.

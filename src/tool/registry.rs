@@ -176,7 +176,8 @@ impl<T: Tool> ErasedTool for Typed<T> {
             },
         };
         let example = example(&self.spec.schema);
-        Err(ToolError::Told(format!("the arguments of `{}` are not valid: {complaint}. Example: {example}", T::NAME)))
+        let complaint = format!("the arguments of `{}` are not valid: {complaint}. Example: {example}", T::NAME);
+        Err(self.tool.misused(complaint))
     }
 }
 

@@ -3,11 +3,14 @@
 //! A workspace hands each attempt its [`Places`]: the root that relative paths mean, and the artifacts it may read.
 //! Every path that a model names is resolved there and nowhere else, symbolic links included.
 
+pub(crate) mod names;
 mod places;
 mod scope;
+pub(crate) mod walk;
 
-pub use places::{PathError, Place, Places};
-pub use scope::{FileList, Scope};
+pub(crate) use places::open_no_wait;
+pub use places::{Hint, Opened, PathError, Place, Places};
+pub use scope::{Coverage, FileList, Scope};
 
 use async_trait::async_trait;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,48 @@
+//! Questions on a terminal.
+
+use async_trait::async_trait;
+use sortie::permission::{Answer, Approver, Question};
+use std::io::{self, BufRead, Write};
+
+/// Asks on standard error, reads the answer from standard input.
+pub(crate) struct Terminal;
+
+#[async_trait]
+impl Approver for Terminal {
+    async fn decide(&self, question: &Question) -> Answer {
+        let text = format!("\n{}\n{} [y/N, or say what to change] ", question.detail.trim_end(), question.title);
+        let (send, receive) = tokio::sync::oneshot::channel();
+        // A thread of its own: when the question is withdrawn, a read that nobody answers must not hold the runtime.
+        std::thread::spawn(move || {
+            let _ = write!(io::stderr().lock(), "{text}").and_then(|()| io::stderr().flush());
+            let mut line = String::new();
+            let read = io::stdin().lock().read_line(&mut line);
+            let _ = send.send(read.map(|_| line));
+        });
+        match receive.await {
+            Ok(Ok(line)) => answer(line.trim()),
+            Ok(Err(_)) | Err(_) => Answer::No { comment: "the answer could not be read".to_string() },
+        }
+    }
+}
+
+fn answer(line: &str) -> Answer {
+    match line.to_ascii_lowercase().as_str() {
+        "y" | "yes" => Answer::Yes,
+        "" | "n" | "no" => Answer::No { comment: String::new() },
+        _ => Answer::No { comment: line.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_yes_is_a_yes() {
+        assert_eq!(answer("Y"), Answer::Yes);
+        assert_eq!(answer("yes"), Answer::Yes);
+        assert_eq!(answer(""), Answer::No { comment: String::new() });
+        assert_eq!(answer("yes, but smaller"), Answer::No { comment: "yes, but smaller".to_string() });
+    }
+}

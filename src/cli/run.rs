@@ -1,0 +1,338 @@
+//! `sortie run`: a task, a plan, or both, to the end.
+
+use super::out::{self, Out};
+use super::{WorkspaceArgs, models, signals, state};
+use clap::{Args, ValueEnum};
+use indexmap::IndexMap;
+use sortie::agent::Role;
+use sortie::cancel::Cancel;
+use sortie::config::RunConfig;
+use sortie::coordinator::{self, Harness, RunEnd};
+use sortie::error::{Error, exit};
+use sortie::permission::{Approver, Nobody};
+use sortie::plan::{self, Plan};
+use sortie::process;
+use sortie::store::{FileStore, RunHeader, make_run_dir};
+use sortie::ui::{Answer, Json, JsonLines, Plain, Progress, Reporter, Style};
+use sortie::workspace::{Shared, Workspace};
+use std::io::{self, IsTerminal, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Answer a task, run a plan, or both.
+///
+/// With a TASK alone, a coordinator splits it into a plan of subagents that run at once, merges their reports and
+/// answers. With `--plan`, the plan is run as it stands and the merged reports are the output; a TASK beside it is then
+/// answered from them.
+///
+/// The answer goes to standard output, everything else to standard error. The run is recorded under `.sortie/runs`;
+/// `sortie show last` reads it back.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// What you want to know or have done; `-` reads it from standard input
+    #[arg(value_name = "TASK", required_unless_present = "plan")]
+    task: Option<String>,
+    /// Run this plan (TOML, or JSON) instead of having one made
+    #[arg(long, value_name = "FILE")]
+    plan: Option<PathBuf>,
+    /// A value for an input of the plan; repeat for more
+    #[arg(short = 'i', long = "input", value_name = "NAME=VALUE", requires = "plan", value_parser = input)]
+    inputs: Vec<(String, String)>,
+    #[command(flatten)]
+    workspace: WorkspaceArgs,
+    /// The model: `builtin/scout` or `script/FILE`
+    #[arg(long, value_name = "PROVIDER/MODEL", env = "SORTIE_MODEL")]
+    model: Option<String>,
+    /// Refuse to run with the rule-based `builtin/scout`
+    #[arg(long)]
+    require_model: bool,
+    /// Subagents that may run at once
+    #[arg(short = 'j', long, value_name = "N", default_value_t = sortie::config::DEFAULT_JOBS, value_parser = at_least_one)]
+    jobs: usize,
+    /// Model calls that one conversation may make
+    #[arg(long, value_name = "N", default_value_t = sortie::config::DEFAULT_TURNS, value_parser = clap::value_parser!(u32).range(1..))]
+    turns: u32,
+    /// Time limit of the whole run, such as 30m
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    deadline: Option<Duration>,
+    /// Time limit of a node that has none of its own
+    #[arg(long, value_name = "TIME", default_value = "15m", value_parser = duration)]
+    node_timeout: Duration,
+    /// How long a model may send nothing
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = duration)]
+    idle_timeout: Duration,
+    /// After Ctrl-C: how long commands may take to end before they are killed
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    grace: Duration,
+    /// Show what would run and stop there: no model is called, nothing is written
+    #[arg(long)]
+    dry_run: bool,
+    /// Show each plan and ask before it runs
+    #[arg(long)]
+    approve_plan: bool,
+    /// What standard output gets
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sortie run \"where is cancellation handled?\"
+  sortie run --plan plans/investigate.toml -i question=\"who calls the parser?\" -C ../project
+  sortie run --plan plans/review.toml --dry-run
+  sortie run \"how are errors reported?\" --output json | jq -r .answer
+
+Exit codes: 0 all succeeded · 1 something did not · 2 usage or plan error · 3 deadline · 4 no model call succeeded ·
+130 interrupted · 143 terminated";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// The answer
+    Text,
+    /// One object at the end
+    Json,
+    /// Each event as it happens, and that object last
+    Jsonl,
+}
+
+fn input(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    Ok((name.trim().to_string(), value.to_string()))
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("at least 1 is needed: nothing would ever run".to_string()),
+        Ok(jobs) => Ok(jobs),
+        Err(_) => Err("expected a number from 1".to_string()),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time.is_zero() => {
+            Err("a time of 0 refuses everything; leave the option out for no limit".to_string())
+        }
+        Ok(time) => Ok(time),
+        Err(error) => Err(format!("{error} (write it as 90s, 10m or 1h30m)")),
+    }
+}
+
+/// Runs the subcommand.
+pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
+    if let Some(node) = std::env::var_os(process::NODE_VARIABLE) {
+        return Err(Error::usage(format!("this process belongs to node `{}` of a run", node.to_string_lossy()))
+            .hint("a subagent cannot start subagents: report what you need instead"));
+    }
+    let workspace = open_workspace(&args.workspace.directory)?;
+    let plan = match &args.plan {
+        None => None,
+        Some(file) => match super::plan::Source::read(file)?.check(&super::plan::known()?, out) {
+            Some(plan) => Some(plan),
+            // Its problems have been told.
+            None => return Ok(exit::USAGE),
+        },
+    };
+    let given: IndexMap<String, String> = args.inputs.iter().cloned().collect();
+    let inputs = match &plan {
+        None => IndexMap::new(),
+        Some(plan) => plan.resolve_inputs(&given).map_err(|problems| input_error(plan, &problems))?,
+    };
+    if args.dry_run {
+        return dry_run(&args, plan.as_ref(), &inputs, workspace.as_ref(), out);
+    }
+    let names = plan.iter().flat_map(|plan| &plan.nodes).filter_map(|node| node.model.as_deref());
+    let models = models::open(args.model.as_deref(), names, args.require_model, out)?;
+    let mut config = RunConfig::new();
+    config.task = read_task(args.task.as_deref())?;
+    config.plan = plan;
+    config.inputs = inputs;
+    config.jobs = args.jobs;
+    config.turns = args.turns;
+    config.node_timeout = args.node_timeout;
+    config.idle_timeout = args.idle_timeout;
+    config.grace = args.grace;
+    config.deadline = args.deadline;
+    config.approve_plan = args.approve_plan;
+    config.environment =
+        std::env::vars_os().filter(|(name, _)| !name.to_str().is_some_and(process::is_secret)).collect();
+    let store = open_store(&args, &config, workspace.root(), models.default_model().name(), out)?;
+    let harness = Harness {
+        models,
+        registry: super::builtin_tools()?,
+        roles: Role::built_in(),
+        workspace,
+        store,
+        approver: approver(),
+        reporters: reporters(args.output, out),
+    };
+    let end = execute(config, harness)?;
+    conclude(&end, out)
+}
+
+fn open_workspace(directory: &std::path::Path) -> Result<Arc<dyn Workspace>, Error> {
+    if directory.is_file() {
+        return Err(Error::usage(format!("`{}` is a file, not a directory to work in", directory.display())));
+    }
+    match Shared::new(directory) {
+        Ok(workspace) => Ok(Arc::new(workspace)),
+        Err(error) => Err(super::cannot_read(directory, &error).hint("name the directory to work in with -C DIR")),
+    }
+}
+
+fn input_error(plan: &Plan, problems: &[String]) -> Error {
+    let inputs: Vec<String> = plan
+        .inputs
+        .iter()
+        .map(|(name, input)| match &input.default {
+            Some(default) => format!("-i {name}=… (default {default})"),
+            None => format!("-i {name}=… (required) {}", input.description),
+        })
+        .collect();
+    Error::usage(problems.join("\n       ")).hint(match inputs.is_empty() {
+        true => format!("the plan `{}` takes no inputs", plan.name),
+        false => format!("the inputs of `{}` are:\n  {}", plan.name, inputs.join("\n  ")),
+    })
+}
+
+fn read_task(task: Option<&str>) -> Result<Option<String>, Error> {
+    let text = match task {
+        None => return Ok(None),
+        Some("-") => {
+            let mut text = String::new();
+            let read = io::stdin().lock().read_to_string(&mut text);
+            read.map_err(|error| {
+                Error::usage(format!("cannot read the task from standard input: {}", out::reason(&error)))
+            })?;
+            text
+        }
+        Some(text) => text.to_string(),
+    };
+    if text.trim().is_empty() {
+        return Err(Error::usage("the task is empty").hint("say what you want to know: sortie run \"where is …?\""));
+    }
+    Ok(Some(text))
+}
+
+/// What would run, and with what, in words.
+fn dry_run(
+    args: &RunArgs,
+    plan: Option<&Plan>,
+    inputs: &IndexMap<String, serde_json::Value>,
+    workspace: &dyn Workspace,
+    out: &mut Out,
+) -> Result<u8, Error> {
+    let model = models::resolve_name(args.model.as_deref());
+    let mut text = format!("workspace  {}\nmodel      {model}\njobs       {}\n", workspace.root().display(), args.jobs);
+    match plan {
+        None => {
+            text.push_str("plan       made by the coordinator, which first looks around with: ");
+            let tools = super::builtin_tools()?;
+            let tools: Vec<&str> = tools.names().collect();
+            text.push_str(&format!("{}\n", tools.join(", ")));
+            text.push_str("           --approve-plan shows it and asks before it runs\n");
+        }
+        Some(plan) => {
+            for (name, value) in inputs {
+                text.push_str(&format!("input      {name} = {value}\n"));
+            }
+            text.push('\n');
+            text.push_str(&plan::tree(plan));
+            if plan.nodes.iter().any(|node| matches!(node.work, plan::Work::Command(_))) {
+                text.push_str(
+                    "\ncommands run in the workspace itself, with your rights: there is no sandbox in this version\n",
+                );
+            }
+        }
+    }
+    text.push_str("\nnothing was run (--dry-run)\n");
+    out.data(&text)?;
+    Ok(exit::OK)
+}
+
+fn open_store(
+    args: &RunArgs,
+    config: &RunConfig,
+    root: &std::path::Path,
+    model: &str,
+    out: &mut Out,
+) -> Result<Arc<FileStore>, Error> {
+    let id = config.id.to_string();
+    let cannot = |error: sortie::store::StoreError| {
+        Error::failed(error.to_string()).hint("set SORTIE_STATE_DIR to a directory that can be written")
+    };
+    let place = make_run_dir(root, state::state_dir().as_deref(), &id).map_err(cannot)?;
+    if let Some(notice) = place.notice {
+        out.note(&format!("note: {notice}"));
+    }
+    let mut header = RunHeader::new(id, root);
+    header.task.clone_from(&config.task);
+    header.plan = config.plan.as_ref().map(|plan| plan.name.clone());
+    header.config = serde_json::json!({
+        "model": model,
+        "jobs": config.jobs,
+        "turns": config.turns,
+        "node_timeout": humantime::format_duration(config.node_timeout).to_string(),
+        "deadline": config.deadline.map(|limit| humantime::format_duration(limit).to_string()),
+        "plan_file": args.plan.as_ref().map(|file| file.display().to_string()),
+        "inputs": config.inputs,
+    });
+    FileStore::create(&place.dir, &header).map(Arc::new).map_err(cannot)
+}
+
+/// Asks on a terminal; says no where nobody is there to ask.
+fn approver() -> Arc<dyn Approver> {
+    if io::stdin().is_terminal() && io::stderr().is_terminal() {
+        Arc::new(super::ask::Terminal)
+    } else {
+        Arc::new(Nobody)
+    }
+}
+
+fn reporters(output: Output, out: &Out) -> Vec<Box<dyn Reporter>> {
+    let watch: Box<dyn Reporter> = if out.stderr_is_live() {
+        Box::new(Progress::new(Style { color: out.stderr_color }))
+    } else {
+        Box::new(Plain::new(io::stderr()))
+    };
+    // The screen first: it ends, and clears its lines, before the answer is printed.
+    let result: Box<dyn Reporter> = match output {
+        Output::Text => Box::new(Answer::new(io::stdout())),
+        Output::Json => Box::new(Json::new(io::stdout())),
+        Output::Jsonl => Box::new(JsonLines::new(io::stdout())),
+    };
+    vec![watch, result]
+}
+
+fn execute(config: RunConfig, harness: Harness) -> Result<RunEnd, Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::failed(format!("cannot start the runtime: {}", out::reason(&error))))?;
+    let end = runtime.block_on(async {
+        let cancel = Cancel::new();
+        let signals = signals::watch(cancel.clone());
+        let end = coordinator::run(config, harness, &cancel).await;
+        signals.abort();
+        end
+    });
+    // A tool that blocks its thread must not keep the process.
+    runtime.shutdown_background();
+    end.map_err(|error| Error { code: exit::BUG, message: error.to_string(), hint: String::new() })
+}
+
+/// Says what went wrong with the run as a whole; the nodes' causes are in the table already.
+fn conclude(end: &RunEnd, out: &mut Out) -> Result<u8, Error> {
+    for problem in &end.unreported {
+        out.note(&format!("warning: {problem}"));
+    }
+    let code = end.status.exit_code();
+    match &end.problem {
+        Some(problem) if code != exit::OK => {
+            Err(Error { code, message: problem.clone(), hint: format!("sortie show {} tells more", &end.run) })
+        }
+        Some(_) | None => Ok(code),
+    }
+}

@@ -1,0 +1,173 @@
+//! How a run ended: status, exit code and what there is to read.
+
+use super::Answer;
+use super::runner::PlanRunner;
+use crate::cancel::{Cancel, CancelReason};
+use crate::error::exit;
+use crate::event::EventKind;
+use crate::model::Usage;
+use crate::plan::{CauseKind, Outcome};
+use crate::store::StoreError;
+use crate::text;
+
+/// How a run ended, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunStatus {
+    /// Every sink succeeded, and the coordinator answered where there was one.
+    Succeeded,
+    /// A sink did not, or the coordinator could not answer.
+    Failed,
+    /// The coordinator's plans were not valid.
+    PlanRejected,
+    /// The run's time limit passed.
+    Deadline,
+    /// No model call ever succeeded.
+    NoModel,
+    /// The run's record could not be written.
+    Storage,
+    /// Ctrl-C.
+    Interrupted,
+    /// SIGTERM.
+    Terminated,
+}
+
+impl RunStatus {
+    /// The word in JSON and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RunStatus::Succeeded => "succeeded",
+            RunStatus::Failed => "failed",
+            RunStatus::PlanRejected => "plan_rejected",
+            RunStatus::Deadline => "deadline",
+            RunStatus::NoModel => "no_model",
+            RunStatus::Storage => "storage",
+            RunStatus::Interrupted => "interrupted",
+            RunStatus::Terminated => "terminated",
+        }
+    }
+
+    /// The exit code of the process.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            RunStatus::Succeeded => exit::OK,
+            RunStatus::Failed | RunStatus::Storage => exit::FAILED,
+            RunStatus::PlanRejected => exit::USAGE,
+            RunStatus::Deadline => exit::LIMIT,
+            RunStatus::NoModel => exit::MODEL,
+            RunStatus::Interrupted => exit::INTERRUPTED,
+            RunStatus::Terminated => exit::TERMINATED,
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunEnd {
+    /// The run's id.
+    pub run: String,
+    /// How it ended.
+    pub status: RunStatus,
+    /// What there is to read: the answer, the merged message, or what was saved of them.
+    pub answer: String,
+    /// What went wrong with the run as a whole, if anything: for people, without the nodes' own causes.
+    pub problem: Option<String>,
+    /// All model calls together.
+    pub usage: Usage,
+    /// Reporters that could not report, and why.
+    pub unreported: Vec<String>,
+}
+
+impl RunEnd {
+    /// Puts it together. When several statuses apply the one that says most about what to do next is told.
+    pub(super) fn of(runner: &PlanRunner, answer: Answer, gave_up: bool, cancel: &Cancel) -> Self {
+        let totals = runner.kit.totals();
+        let latest = runner.latest();
+        let mut problems = Vec::new();
+        let (text, answered) = match answer {
+            Answer::Words(words) | Answer::Merged(words) => (words, true),
+            Answer::None { kind, detail, rest } => {
+                // A stop has its own status; the coordinator's cause would only repeat it.
+                if !cancel.is_stopped() {
+                    problems.push(match kind {
+                        CauseKind::Blocked => detail,
+                        _ => format!("the coordinator could not answer: {detail}"),
+                    });
+                }
+                (rest, false)
+            }
+        };
+        if !cancel.is_stopped() {
+            problems.extend(runner.kit.models.all().flat_map(|model| model.complaints()));
+        }
+        let status = if let Some(reason) = cancel.reason() {
+            match reason {
+                CancelReason::SiblingFailed => RunStatus::Failed,
+                CancelReason::Deadline => RunStatus::Deadline,
+                CancelReason::Storage => RunStatus::Storage,
+                CancelReason::Interrupt | CancelReason::Second => RunStatus::Interrupted,
+                CancelReason::Terminate => RunStatus::Terminated,
+            }
+        } else if gave_up {
+            RunStatus::PlanRejected
+        } else if totals.calls > 0 && totals.replies == 0 {
+            RunStatus::NoModel
+        } else if !answered || !problems.is_empty() {
+            RunStatus::Failed
+        } else {
+            let bad: Vec<String> = latest
+                .sinks
+                .iter()
+                .filter(|sink| sink.outcome != Outcome::Succeeded)
+                .map(|sink| format!("`{}` ({})", sink.name, sink.outcome.as_str().replace('_', " ")))
+                .collect();
+            if bad.is_empty() {
+                RunStatus::Succeeded
+            } else {
+                let shown = bad.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+                let more = if bad.len() > 5 { format!(" and {} more", bad.len() - 5) } else { String::new() };
+                let what = text::plural(bad.len(), "result");
+                problems.push(format!("{what} of the plan did not fully succeed: {shown}{more}"));
+                RunStatus::Failed
+            }
+        };
+        RunEnd {
+            run: runner.config.id.to_string(),
+            status,
+            answer: text,
+            problem: (!problems.is_empty()).then(|| problems.join("\n")),
+            usage: totals.usage,
+            unreported: Vec::new(),
+        }
+    }
+
+    pub(super) fn answered(&self) -> EventKind {
+        EventKind::Answered { text: self.answer.clone() }
+    }
+
+    pub(super) fn finished(&self) -> EventKind {
+        EventKind::RunFinished {
+            status: self.status.as_str().to_string(),
+            exit_code: self.status.exit_code(),
+            usage: self.usage,
+        }
+    }
+
+    /// The text for people in the run directory.
+    pub(super) fn report(&self) -> String {
+        let problem = self.problem.as_ref().map(|problem| format!("> {}\n\n", problem.replace('\n', "\n> ")));
+        format!("{}{}\n", problem.unwrap_or_default(), self.answer.trim_end())
+    }
+
+    /// With what came of the record and the reporters, which is known last.
+    pub(super) fn recorded(mut self, stored: Result<(), StoreError>, unreported: Vec<std::io::Error>) -> Self {
+        if let Err(error) = stored {
+            if self.status == RunStatus::Succeeded {
+                self.status = RunStatus::Storage;
+            }
+            let before = self.problem.map(|problem| problem + "\n").unwrap_or_default();
+            self.problem = Some(format!("{before}{error}"));
+        }
+        self.unreported = unreported.iter().map(ToString::to_string).collect();
+        self
+    }
+}

@@ -1,0 +1,315 @@
+//! The turn machine under a model, tools and a user that do whatever they like.
+
+mod cases;
+mod reports;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use serde_json::{Value, json};
+use sortie::agent::Report;
+use sortie::agent::history::{self, History, INTERRUPTED, Record};
+use sortie::agent::report::REPORT;
+use sortie::agent::report::{self, ReportRules};
+use sortie::agent::turn::{End, Ending, Machine, Step};
+use sortie::model::{Block, Reply, StopKind, ToolCall, ToolResult, Usage};
+use sortie::plan::CauseKind;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+fn call(id: &str, name: &str, args: Value) -> Block {
+    Block::ToolCall(ToolCall { id: id.into(), name: name.into(), args })
+}
+
+fn read(id: &str) -> Block {
+    call(id, "read_file", json!({ "file_path": id }))
+}
+
+fn reply(stop: StopKind, blocks: Vec<Block>) -> Reply {
+    Reply { blocks, stop, usage: Usage { input: 1, output: 1, ..Usage::default() } }
+}
+
+fn ok(id: &str) -> ToolResult {
+    ToolResult { id: id.into(), text: format!("contents of {id}"), is_error: false }
+}
+
+fn output_schema() -> Value {
+    json!({ "type": "object", "required": ["parts"] })
+}
+
+/// A subagent of a node with or without an `output` schema.
+fn by_report(output: Option<&Value>) -> Ending {
+    Ending::Report(Arc::new(ReportRules::new(output).unwrap()))
+}
+
+fn done() -> Value {
+    json!({ "status": "done", "summary": "found it" })
+}
+
+/// A machine with everything that was ever seen of it.
+struct Watched {
+    machine: Machine,
+    /// Whether `report` is the machine's own.
+    by_report: bool,
+    limit: u32,
+    records: Vec<Record>,
+    /// Ids that were handed out.
+    handed: Vec<String>,
+    last_turn: u32,
+}
+
+impl Watched {
+    fn new(ending: Ending, limit: u32) -> Self {
+        let by_report = matches!(ending, Ending::Report(_));
+        let machine = Machine::new("the task", ending, limit);
+        let mut watched = Watched { machine, by_report, limit, records: Vec::new(), handed: Vec::new(), last_turn: 0 };
+        watched.look();
+        watched
+    }
+
+    /// What holds at every moment.
+    fn look(&mut self) {
+        let new = self.machine.take_records();
+        for record in &new {
+            let line = serde_json::to_string(record).unwrap();
+            assert_eq!(&serde_json::from_str::<Record>(&line).unwrap(), record, "{line}");
+        }
+        self.records.extend(new);
+        let messages = self.machine.messages();
+        assert_eq!(history::check(&messages), Ok(()));
+        assert_eq!(History::replay(&self.records).messages(), messages, "the records tell all");
+    }
+
+    fn step(&mut self) -> Step {
+        let step = self.machine.step();
+        self.look();
+        match &step {
+            Step::CallModel { turn } => {
+                assert!(*turn == self.last_turn || *turn == self.last_turn + 1);
+                self.last_turn = *turn;
+                assert!(*turn <= self.limit);
+            }
+            Step::RunTools(calls) => {
+                assert!(calls.is_empty() || !self.only_the_end(), "{calls:?} after the last turn was announced");
+                self.handed.extend(calls.iter().map(|call| call.id.clone()));
+            }
+            Step::End(_) => {}
+        }
+        step
+    }
+
+    /// Whether the model was told that only the end is accepted.
+    fn only_the_end(&self) -> bool {
+        self.notes().iter().any(|note| note.contains("is accepted now"))
+    }
+
+    /// What the user's side has said after the prompt.
+    fn notes(&self) -> Vec<&str> {
+        let texts = self.records.iter().filter_map(|record| match record {
+            Record::User { text } => Some(text.as_str()),
+            Record::Start { .. } | Record::Assistant { .. } | Record::ToolResult { .. } => None,
+        });
+        texts.skip(1).collect()
+    }
+
+    fn results(&self) -> Vec<&ToolResult> {
+        let results = self.records.iter().filter_map(|record| match record {
+            Record::ToolResult { result } => Some(result),
+            Record::Start { .. } | Record::User { .. } | Record::Assistant { .. } => None,
+        });
+        results.collect()
+    }
+
+    fn result(&self, id: &str) -> &ToolResult {
+        self.results().into_iter().find(|result| result.id == id).unwrap()
+    }
+
+    /// Asks for the next model call and answers it.
+    fn turn(&mut self, stop: StopKind, blocks: Vec<Block>) {
+        assert!(matches!(self.step(), Step::CallModel { .. }));
+        self.machine.replied(reply(stop, blocks));
+        self.look();
+    }
+
+    /// Runs what is handed out, with this result.
+    fn run_tools(&mut self, result: impl Fn(&str) -> ToolResult) {
+        let Step::RunTools(calls) = self.step() else { panic!("no calls are handed out") };
+        for call in calls {
+            self.machine.resolved(result(&call.id));
+            self.look();
+        }
+    }
+
+    fn end(&mut self) -> End {
+        let Step::End(end) = self.step() else { panic!("it has not ended") };
+        end
+    }
+
+    fn short(&mut self) -> (CauseKind, String, String) {
+        match self.end() {
+            End::Short { kind, detail, salvaged } => (kind, detail, salvaged),
+            end @ (End::Reported(_) | End::Answered(_)) => panic!("{end:?}"),
+        }
+    }
+
+    fn reported(&mut self) -> Report {
+        match self.end() {
+            End::Reported(report) => report,
+            end @ (End::Answered(_) | End::Short { .. }) => panic!("{end:?}"),
+        }
+    }
+
+    /// What holds once it is over, whatever came before.
+    fn check_end(mut self) {
+        let end = self.end();
+        self.machine.replied(reply(StopKind::End, vec![Block::text("late"), read("late")]));
+        self.machine.resolved(ok("nobody"));
+        for id in self.handed.clone() {
+            self.machine.resolved(ok(&id));
+        }
+        self.machine.model_failed("late");
+        self.machine.stop(CauseKind::Interrupted, "late", |_| true);
+        self.look();
+        assert_eq!(self.machine.step(), Step::End(end), "an end is for good");
+        assert!(self.machine.turns() <= self.limit);
+        for cut in 0..=self.records.len() {
+            assert_eq!(history::check(&History::replay(&self.records[..cut]).messages()), Ok(()), "cut at {cut}");
+        }
+        let mut whole = HashMap::new();
+        for record in &self.records {
+            if let Record::Assistant { blocks, stop, .. } = record {
+                for block in blocks {
+                    if let Block::ToolCall(call) = block {
+                        let ours = self.by_report && call.name == REPORT;
+                        let runs = !ours && matches!(stop, StopKind::End | StopKind::Tool | StopKind::Paused);
+                        assert!(whole.insert(call.id.as_str(), runs).is_none(), "{} twice", call.id);
+                    }
+                }
+            }
+        }
+        let answered: Vec<&str> = self.results().iter().map(|result| result.id.as_str()).collect();
+        assert_eq!(answered.len(), whole.len(), "one result per call");
+        assert_eq!(answered.into_iter().collect::<HashSet<_>>(), whole.keys().copied().collect());
+        let handed: HashSet<&str> = self.handed.iter().map(String::as_str).collect();
+        assert_eq!(handed.len(), self.handed.len(), "a call is handed out once");
+        for id in handed {
+            assert!(whole[id], "`{id}` is a report or from a reply that was cut");
+        }
+    }
+}
+
+/// What happens at one moment.
+#[derive(Clone, Debug)]
+enum Act {
+    /// What the step asks for: the reply, or the result of one of the running calls.
+    Go {
+        reply: Reply,
+        which: usize,
+        is_error: bool,
+    },
+    ModelFails,
+    UnknownResult,
+    /// The result of a call that has one.
+    ResultAgain(Index),
+    Say(String),
+    /// Stops; this share of the running calls had started.
+    Stop(Index),
+}
+
+fn report_args() -> impl Strategy<Value = Value> {
+    let long = "x".repeat(report::MAX_SUMMARY + 1);
+    prop_oneof![
+        Just(done()),
+        Just(json!({ "status": "done", "summary": "s", "output": { "parts": [] } })),
+        Just(json!({ "status": "done", "summary": "s", "output": 7 })),
+        Just(json!({ "status": "partial", "summary": "some" })),
+        Just(json!({ "status": "blocked", "summary": long })),
+        Just(json!({ "status": "done", "summary": "s", "unknown": 1 })),
+        Just(json!("not an object")),
+    ]
+}
+
+fn blocks() -> impl Strategy<Value = Block> {
+    let ids = prop::sample::select(vec!["", "call_0", "call_0_2", "call", "x"]);
+    let tool = (ids.clone(), 0..3).prop_map(|(id, arg)| call(id, "read_file", json!({ "n": arg })));
+    let report = (ids, report_args()).prop_map(|(id, args)| call(id, REPORT, args));
+    prop_oneof![
+        3 => prop::sample::select(vec!["", " \n", "waiting for X", "é"]).prop_map(Block::text),
+        1 => Just(Block::Thinking { blob: json!({ "signature": "s" }) }),
+        1 => Just(Block::ToolResult(ok("call_0"))),
+        6 => tool,
+        1 => report,
+    ]
+}
+
+fn stops() -> impl Strategy<Value = StopKind> {
+    prop_oneof![
+        4 => Just(StopKind::End),
+        4 => Just(StopKind::Tool),
+        2 => Just(StopKind::Length),
+        1 => Just(StopKind::StreamCut),
+        1 => Just(StopKind::Paused),
+        1 => prop::sample::select(vec![StopKind::Refusal, StopKind::ContextFull, StopKind::Filtered]),
+    ]
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let replies = (stops(), prop::collection::vec(blocks(), 0..5)).prop_map(|(stop, blocks)| reply(stop, blocks));
+    let act = prop_oneof![
+        40 => (replies, 0usize..4, any::<bool>()).prop_map(|(reply, which, is_error)| Act::Go { reply, which, is_error }),
+        1 => Just(Act::ModelFails),
+        3 => Just(Act::UnknownResult),
+        3 => any::<Index>().prop_map(Act::ResultAgain),
+        5 => prop::sample::select(vec!["a note", " "]).prop_map(|text| Act::Say(text.into())),
+        1 => any::<Index>().prop_map(Act::Stop),
+    ];
+    prop::collection::vec(act, 0..40)
+}
+
+fn endings() -> impl Strategy<Value = Ending> {
+    prop_oneof![Just(by_report(None)), Just(by_report(Some(&output_schema()))), Just(Ending::Text),]
+}
+
+/// Drives a machine through these acts, and then to its end with a model that says nothing.
+fn drive(ending: Ending, limit: u32, acts: Vec<Act>) -> Watched {
+    let mut watched = Watched::new(ending, limit);
+    let mut running: Vec<String> = Vec::new();
+    let silence = || Act::Go { reply: reply(StopKind::End, Vec::new()), which: 0, is_error: false };
+    for act in acts.into_iter().chain(std::iter::repeat_with(silence).take(100)) {
+        match act {
+            Act::Go { reply, which, is_error } => match watched.step() {
+                Step::CallModel { .. } => watched.machine.replied(reply),
+                Step::RunTools(calls) => {
+                    running.extend(calls.into_iter().map(|call| call.id));
+                    let id = running.swap_remove(which % running.len());
+                    watched.machine.resolved(ToolResult { is_error, ..ok(&id) });
+                }
+                Step::End(_) => return watched,
+            },
+            Act::ModelFails => watched.machine.model_failed("the model is gone"),
+            Act::UnknownResult => watched.machine.resolved(ok("nobody")),
+            Act::ResultAgain(which) => {
+                let ids: Vec<String> = watched.results().iter().map(|result| result.id.clone()).collect();
+                if !ids.is_empty() {
+                    watched.machine.resolved(ok(&ids[which.index(ids.len())]));
+                }
+            }
+            Act::Say(text) => watched.machine.say(&text),
+            Act::Stop(share) => {
+                let share = share.index(running.len() + 1);
+                watched.machine.stop(CauseKind::Interrupted, "stopped", |id| running[..share].iter().any(|r| r == id));
+            }
+        }
+        watched.look();
+    }
+    panic!("it does not end")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Calls and results pair up, any cut of the records is a valid request, and there is one end, in time.
+    #[test]
+    fn any_behaviour_leaves_a_valid_history_and_ends(ending in endings(), limit in 1u32..=8, acts in acts()) {
+        drive(ending, limit, acts).check_end();
+    }
+}
