@@ -70,7 +70,7 @@ pub(crate) fn line(kind: &EventKind, style: Style) -> Option<String> {
             let nodes = plan.get("node").and_then(|node| node.as_array()).map_or(0, Vec::len);
             let title = plan.get("name").and_then(|name| name.as_str()).unwrap_or("without a name");
             let which = if *round > 1 { format!("follow-up plan {round}") } else { "plan".to_string() };
-            format!("{which} `{}`: {}, longest chain {}", name(title), plural(nodes, "node"), critical_path.len())
+            format!("{which} `{}`: {}, longest chain of {}", name(title), plural(nodes, "node"), critical_path.len())
         }
         EventKind::ApprovalAsked { question, .. } => format!("asks: {}", one_line(question, SENTENCE)),
         EventKind::ApprovalAnswered { approved, comment, .. } => {
