@@ -140,6 +140,9 @@ impl Loop<'_, '_> {
     async fn run(&mut self) {
         let setup = self.setup;
         let mut stage = Stage::Open;
+        // Pinned outside the loop: made anew, each round would register with both tokens again.
+        let (stopped, killed) = (setup.cancel.stop_token().cancelled(), setup.cancel.kill_token().cancelled());
+        tokio::pin!(stopped, killed);
         loop {
             if stage == Stage::Open {
                 self.start_what_may();
@@ -149,14 +152,14 @@ impl Loop<'_, '_> {
             }
             tokio::select! {
                 biased;
-                () = setup.cancel.stop_token().cancelled(), if stage == Stage::Open => {
+                () = &mut stopped, if stage == Stage::Open => {
                     stage = Stage::Stopping { kill_at: Instant::now() + setup.grace };
                     let reason = setup.cancel.reason().unwrap_or(CancelReason::Interrupt);
                     let effects = self.ready.halt(&Cause::new(reason.cause_kind(), reason.detail()));
                     self.tell(effects);
                 }
                 // Whoever killed: the end of the grace here or for the whole run, or a second press.
-                () = setup.cancel.kill_token().cancelled(), if matches!(stage, Stage::Stopping { .. }) => {
+                () = &mut killed, if matches!(stage, Stage::Stopping { .. }) => {
                     stage = Stage::Killed { give_up_at: Instant::now() + ABANDON };
                 }
                 () = stage.ends() => {
@@ -234,7 +237,7 @@ impl Loop<'_, '_> {
         let started = Instant::now();
         self.first_start.get_or_insert(started);
         let running = Running { job, started, wants_output: attempt.task.wants_output() };
-        let work = (setup.execute)(attempt, setup.cancel.child());
+        let work = (setup.execute)(attempt, setup.cancel.clone());
         let task = self.tasks.spawn(async move {
             // The slot is free when the task is gone, not before.
             let _slot = permit;

@@ -17,7 +17,7 @@ pub(crate) struct Play {
     pub(crate) config: RunConfig,
     pub(crate) harness: Harness,
     pub(crate) cancel: Cancel,
-    _workspace: TempDir,
+    pub(crate) workspace: TempDir,
     store: Arc<MemoryStore>,
 }
 
@@ -49,7 +49,7 @@ impl Play {
         harness.store = store.clone();
         let mut config = RunConfig::new();
         config.environment = std::env::vars_os().filter(|(name, _)| name == "PATH").collect();
-        Play { config, harness, cancel: Cancel::new(), _workspace: workspace, store }
+        Play { config, harness, cancel: Cancel::new(), workspace, store }
     }
 
     pub(crate) fn plan(mut self, text: &str) -> Self {

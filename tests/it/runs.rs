@@ -585,15 +585,19 @@ async fn a_coordinator_that_fails_still_shows_what_the_nodes_found() {
     assert!(played.end.problem.unwrap().contains("could not answer"));
 }
 
-#[tokio::test(start_paused = true)]
+/// On the real clock: a process does not follow a paused one.
+#[tokio::test]
 async fn what_ends_when_it_is_killed_is_not_given_up_on() {
     // The shell ignores SIGTERM, so it ends only by the kill after the grace.
-    let plan = "[[node]]\nid = \"a\"\ncommand = \"trap '' TERM; echo begun; sleep 100 & wait; sleep 100\"\n";
+    let plan = "[[node]]\nid = \"a\"\ncommand = \"trap '' TERM; touch begun; sleep 100 & wait; sleep 100\"\n";
     let mut play = Play::new("").plan(plan);
     play.config.grace = Duration::from_millis(100);
     let cancel = play.cancel.clone();
+    let begun = play.workspace.path().join("begun");
     tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        while !begun.exists() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
         cancel.request(CancelReason::Interrupt);
     });
     let played = play.run().await;
