@@ -74,7 +74,13 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 /// Any error of the system at this path, as a usage error: the user named the path.
 fn cannot_read(path: &std::path::Path, error: &std::io::Error) -> Error {
-    Error::usage(format!("cannot read `{}`: {}", path.display(), out::reason(error)))
+    let cause = Error::usage(format!("cannot read `{}`: {}", path.display(), out::reason(error)));
+    match error.kind() {
+        std::io::ErrorKind::NotFound if path.is_relative() => {
+            cause.hint("the path is taken from the current directory, not from that of -C")
+        }
+        _ => cause,
+    }
 }
 
 /// The tools that come with sortie.

@@ -33,6 +33,7 @@ impl SubmitPlan {
     }
 
     fn reject(&self, problems: &str) -> ToolError {
+        let problems = problems.trim_end();
         let attempt = self.tries.fetch_add(1, Ordering::SeqCst) + 1;
         self.runner.bus().emit(EventKind::PlanRejected { attempt, problems: problems.to_string() });
         if attempt >= PLAN_TRIES {

@@ -7,12 +7,16 @@
     reason = "a test says what went wrong by panicking, helpers outside `#[test]` too"
 )]
 
+mod bad_input;
+mod command;
 mod kit;
 mod plans;
+mod processes;
 mod purity;
 mod ready;
 mod runs;
 mod sample;
+mod scenarios;
 mod screens;
 mod store;
 mod tools;
