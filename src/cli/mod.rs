@@ -30,18 +30,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Answer a task, run a plan, or both
     Run(run::RunArgs),
     /// Check and draw plan files
     #[command(subcommand)]
     Plan(plan::PlanCommand),
-    /// List the runs of this workspace
     Runs(runs::RunsArgs),
-    /// Show a run, or one node of it
     Show(show::ShowArgs),
 }
 
-/// Where the workspace is; shared by the subcommands that need one.
+// Where the workspace is; shared by the subcommands that need one. Not a doc comment: clap would show it as their help.
 #[derive(Debug, clap::Args)]
 struct WorkspaceArgs {
     /// The workspace: the directory to work in, taken as it is
@@ -77,7 +74,13 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 /// Any error of the system at this path, as a usage error: the user named the path.
 fn cannot_read(path: &std::path::Path, error: &std::io::Error) -> Error {
-    Error::usage(format!("cannot read `{}`: {}", path.display(), out::reason(error)))
+    let cause = Error::usage(format!("cannot read `{}`: {}", path.display(), out::reason(error)));
+    match error.kind() {
+        std::io::ErrorKind::NotFound if path.is_relative() => {
+            cause.hint("the path is taken from the current directory, not from that of -C")
+        }
+        _ => cause,
+    }
 }
 
 /// The tools that come with sortie.

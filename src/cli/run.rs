@@ -16,7 +16,8 @@ use sortie::store::{FileStore, RunHeader, make_run_dir};
 use sortie::ui::{Answer, Json, JsonLines, Plain, Progress, Reporter, Style};
 use sortie::workspace::{Shared, Workspace};
 use std::io::{self, IsTerminal, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,10 +50,10 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     require_model: bool,
     /// Subagents that may run at once
-    #[arg(short = 'j', long, value_name = "N", default_value_t = sortie::config::DEFAULT_JOBS, value_parser = at_least_one)]
+    #[arg(short = 'j', long, value_name = "N", default_value_t = sortie::config::DEFAULT_JOBS, value_parser = at_least_one::<usize>, allow_negative_numbers = true)]
     jobs: usize,
     /// Model calls that one conversation may make
-    #[arg(long, value_name = "N", default_value_t = sortie::config::DEFAULT_TURNS, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = sortie::config::DEFAULT_TURNS, value_parser = at_least_one::<u32>, allow_negative_numbers = true)]
     turns: u32,
     /// Time limit of the whole run, such as 30m
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -102,10 +103,21 @@ fn input(text: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_string(), value.to_string()))
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
+fn given_inputs(pairs: &[(String, String)]) -> Result<IndexMap<String, String>, Error> {
+    let mut given = IndexMap::new();
+    for (name, value) in pairs {
+        if let Some(first) = given.insert(name.clone(), value.clone()) {
+            return Err(Error::usage(format!("the input `{name}` is given twice: `{first}` and `{value}`"))
+                .hint("leave one of them out"));
+        }
+    }
+    Ok(given)
+}
+
+fn at_least_one<N: FromStr + PartialEq + From<u8>>(text: &str) -> Result<N, String> {
     match text.parse() {
-        Ok(0) => Err("at least 1 is needed: nothing would ever run".to_string()),
-        Ok(jobs) => Ok(jobs),
+        Ok(number) if number == N::from(0) => Err("at least 1 is needed: nothing would ever run".to_string()),
+        Ok(number) => Ok(number),
         Err(_) => Err("expected a number from 1".to_string()),
     }
 }
@@ -135,7 +147,7 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
             None => return Ok(exit::USAGE),
         },
     };
-    let given: IndexMap<String, String> = args.inputs.iter().cloned().collect();
+    let given = given_inputs(&args.inputs)?;
     let inputs = match &plan {
         None => IndexMap::new(),
         Some(plan) => plan.resolve_inputs(&given).map_err(|problems| input_error(plan, &problems))?,
@@ -169,12 +181,13 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
         reporters: reporters(args.output, out),
     };
     let end = execute(config, harness)?;
-    conclude(&end, out)
+    conclude(&end, &args.workspace.directory, out)
 }
 
-fn open_workspace(directory: &std::path::Path) -> Result<Arc<dyn Workspace>, Error> {
+fn open_workspace(directory: &Path) -> Result<Arc<dyn Workspace>, Error> {
     if directory.is_file() {
-        return Err(Error::usage(format!("`{}` is a file, not a directory to work in", directory.display())));
+        return Err(Error::usage(format!("`{}` is a file, not a directory to work in", directory.display()))
+            .hint("name the directory to work in with -C DIR"));
     }
     match Shared::new(directory) {
         Ok(workspace) => Ok(Arc::new(workspace)),
@@ -260,8 +273,14 @@ fn open_store(
     out: &mut Out,
 ) -> Result<Arc<FileStore>, Error> {
     let id = config.id.to_string();
+    let own = root.join(".sortie");
+    if own.exists() && !own.is_dir() {
+        return Err(Error::failed(format!("`{}` is not a directory, and runs are recorded in it", own.display()))
+            .hint("move it elsewhere"));
+    }
     let cannot = |error: sortie::store::StoreError| {
-        Error::failed(error.to_string()).hint("set SORTIE_STATE_DIR to a directory that can be written")
+        Error::failed(error.to_string())
+            .hint("make room there, or set SORTIE_STATE_DIR to a directory that can be written")
     };
     let place = make_run_dir(root, state::state_dir().as_deref(), &id).map_err(cannot)?;
     if let Some(notice) = place.notice {
@@ -324,14 +343,19 @@ fn execute(config: RunConfig, harness: Harness) -> Result<RunEnd, Error> {
 }
 
 /// Says what went wrong with the run as a whole; the nodes' causes are in the table already.
-fn conclude(end: &RunEnd, out: &mut Out) -> Result<u8, Error> {
+fn conclude(end: &RunEnd, directory: &Path, out: &mut Out) -> Result<u8, Error> {
     for problem in &end.unreported {
         out.note(&format!("warning: {problem}"));
     }
     let code = end.status.exit_code();
     match &end.problem {
         Some(problem) if code != exit::OK => {
-            Err(Error { code, message: problem.clone(), hint: format!("sortie show {} tells more", &end.run) })
+            let place = match directory == Path::new(".") {
+                true => String::new(),
+                false => format!(" -C {}", directory.display()),
+            };
+            let hint = format!("`sortie show {}{place}` tells more", end.run);
+            Err(Error { code, message: problem.clone(), hint })
         }
         Some(_) | None => Ok(code),
     }

@@ -8,6 +8,7 @@ use sortie::store::{FoundRun, RunRecord, newest_first, run_roots};
 use sortie::text::{one_line, plural};
 use sortie::ui::{duration, quantity};
 
+/// List the runs of this workspace, newest first.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunsArgs {
     #[command(flatten)]

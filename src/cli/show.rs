@@ -11,6 +11,10 @@ use sortie::ui::{RunResult, node_detail, table};
 /// Candidates that an error names at most.
 const CANDIDATES: usize = 10;
 
+/// Show what a run did, or one node of it.
+///
+/// A run alone gives its table and its answer. With a node: what it was told, what it reported with evidence, what it
+/// read and left unread, and every tool call it made.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArgs {
     /// The run's id, enough of its start or end to tell it, or `last`

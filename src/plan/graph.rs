@@ -173,7 +173,7 @@ impl Graph {
     }
 
     /// Circles of nodes that wait for each other, each named whole in the order of work, its first declared node
-    /// first, and none twice. Every edge that lies on a cycle is on a listed one, up to [`MAX_CYCLES`].
+    /// first, and none twice. Every edge that lies on a cycle is on a listed one, up to 20 cycles.
     pub fn cycles(&self) -> Vec<Vec<usize>> {
         let mut tangles: Vec<Vec<usize>> = kosaraju_scc(&self.graph)
             .into_iter()

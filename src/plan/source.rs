@@ -180,7 +180,8 @@ fn toml_integer(integer: &DeInteger<'_>, spot: &Spot, findings: &mut Findings) -
 
 fn no_such_number(text: &str, spot: &Spot, findings: &mut Findings) -> Shape {
     findings.error("bad-number", spot, format!("`{}` is not a number that fits here", clip(text, 40)));
-    Shape::Number(0.into())
+    // As if it were not there: one mistake, one problem.
+    Shape::Null
 }
 
 fn too_deep(spot: &Spot, findings: &mut Findings) {

@@ -108,6 +108,23 @@ pub fn render(template: &str, values: &Values) -> Result<String, TemplateError> 
     Ok(environment().template_from_str(template)?.render(context(template, values))?)
 }
 
+/// Fills the template of a command line: values become words of the shell, whatever they hold.
+///
+/// # Errors
+/// As [`render`].
+pub fn render_command(template: &str, values: &Values) -> Result<String, TemplateError> {
+    if !template.contains('{') {
+        return Ok(template.to_owned());
+    }
+    static SHELL: OnceLock<Environment<'static>> = OnceLock::new();
+    let shell = SHELL.get_or_init(|| {
+        let mut environment = environment().clone();
+        environment.set_formatter(write_words);
+        environment
+    });
+    Ok(shell.template_from_str(template)?.render(context(template, values))?)
+}
+
 /// The items of a `foreach`.
 ///
 /// # Errors
@@ -213,13 +230,26 @@ fn write_value(out: &mut minijinja::Output<'_>, state: &mut State<'_, '_>, value
             _ => value.to_string().into(),
         },
     };
+    write_bounded(out, state, &text)
+}
+
+fn write_words(out: &mut minijinja::Output<'_>, state: &mut State<'_, '_>, value: &Filled) -> Result<(), Error> {
+    if value.kind() == ValueKind::Undefined {
+        return Ok(());
+    }
+    let json = serde_json::to_value(value);
+    let json = json.map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))?;
+    write_bounded(out, state, &super::command::words(&json))
+}
+
+fn write_bounded(out: &mut minijinja::Output<'_>, state: &mut State<'_, '_>, text: &str) -> Result<(), Error> {
     let written = state.get_or_insert_extension_with(Written::default);
     written.0 = written.0.saturating_add(text.len());
     if written.0 > MAX_FILLED {
         let message = format!("the values fill more than {MAX_FILLED} bytes into it");
         return Err(Error::new(ErrorKind::InvalidOperation, message));
     }
-    out.write_str(&text).map_err(Error::from)
+    out.write_str(text).map_err(Error::from)
 }
 
 /// Inputs, `item`, `index`; and `nodes`, whose reports may be large, only where the template speaks of them.

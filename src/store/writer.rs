@@ -98,12 +98,11 @@ impl<D: Disk> Writer<D> {
             // Whoever waited may have been cancelled.
             let _ = waiting.send(());
         }
-        for event in &terminal {
-            self.attempt(|writer| writer.sync_subject(&subject(&event.kind)));
-        }
+        let mut speaks_of: Vec<PathBuf> = terminal.iter().flat_map(|event| self.take(&subject(&event.kind))).collect();
         if !syncs.is_empty() {
-            self.attempt(|writer| writer.sync_subject(&Subject::Everything));
+            speaks_of.extend(self.take(&Subject::Everything));
         }
+        self.attempt(|writer| writer.sync(&speaks_of));
         self.attempt(|writer| writer.append_lines(&lines, !terminal.is_empty() || !syncs.is_empty()));
         for waiting in syncs {
             let _ = waiting.send(self.result());
@@ -150,24 +149,28 @@ impl<D: Disk> Writer<D> {
         Ok(())
     }
 
-    fn sync_subject(&mut self, subject: &Subject<'_>) -> Result<(), StoreError> {
-        let files: Vec<PathBuf> = match subject {
+    /// The files that are not yet on disk for sure, no longer counted as such.
+    fn take(&mut self, subject: &Subject<'_>) -> Vec<PathBuf> {
+        match subject {
             Subject::One(conversation) => self.unsynced.remove(*conversation).into_iter().flatten().collect(),
             Subject::Everything => std::mem::take(&mut self.unsynced).into_values().flatten().collect(),
             Subject::Nothing => Vec::new(),
-        };
-        for file in files {
-            self.disk.sync(&file).map_err(|error| self.error(&file, &error))?;
-            self.disk.close(&file);
         }
+    }
+
+    fn sync(&mut self, files: &[PathBuf]) -> Result<(), StoreError> {
+        self.disk.sync(files).map_err(|(file, error)| self.error(&file, &error))?;
+        files.iter().for_each(|file| self.disk.close(file));
         Ok(())
     }
 
     fn append_lines(&mut self, lines: &[u8], sync: bool) -> Result<(), StoreError> {
         let log = Path::new(EVENTS);
-        let appended = if lines.is_empty() { Ok(()) } else { self.disk.append(log, lines) };
-        let synced = appended.and_then(|()| if sync { self.disk.sync(log) } else { Ok(()) });
-        synced.map_err(|error| self.error(log, &error))
+        if !lines.is_empty() {
+            self.disk.append(log, lines).map_err(|error| self.error(log, &error))?;
+        }
+        let synced = if sync { self.disk.sync(&[log.to_path_buf()]) } else { Ok(()) };
+        synced.map_err(|(file, error)| self.error(&file, &error))
     }
 
     fn error(&self, file: &Path, error: &io::Error) -> StoreError {
@@ -253,8 +256,10 @@ mod tests {
             self.note(format!("replace {}", file.display()))
         }
 
-        fn sync(&mut self, file: &Path) -> io::Result<()> {
-            self.note(format!("sync {}", file.display()))
+        fn sync(&mut self, files: &[PathBuf]) -> Result<(), (PathBuf, io::Error)> {
+            files.iter().try_for_each(|file| {
+                self.note(format!("sync {}", file.display())).map_err(|error| (file.clone(), error))
+            })
         }
 
         fn close(&mut self, _: &Path) {}

@@ -174,7 +174,7 @@ mod tests {
         ];
         let shown: Vec<String> =
             events.into_iter().zip(0..).filter_map(|(kind, at)| board.event(&event(at * 100, kind))).collect();
-        assert_eq!(shown, ["plan `p`: 4 nodes, longest chain 1", "a: failed in 0.7s: model `x` is gone"]);
+        assert_eq!(shown, ["plan `p`: 4 nodes, longest chain of 1", "a: failed in 0.7s: model `x` is gone"]);
         board
     }
 

@@ -1,5 +1,6 @@
 //! How numbers and events read.
 
+use crate::cancel::CancelReason;
 use crate::event::EventKind;
 use crate::model::Usage;
 use crate::plan::{Cause, Outcome};
@@ -70,7 +71,7 @@ pub(crate) fn line(kind: &EventKind, style: Style) -> Option<String> {
             let nodes = plan.get("node").and_then(|node| node.as_array()).map_or(0, Vec::len);
             let title = plan.get("name").and_then(|name| name.as_str()).unwrap_or("without a name");
             let which = if *round > 1 { format!("follow-up plan {round}") } else { "plan".to_string() };
-            format!("{which} `{}`: {}, longest chain {}", name(title), plural(nodes, "node"), critical_path.len())
+            format!("{which} `{}`: {}, longest chain of {}", name(title), plural(nodes, "node"), critical_path.len())
         }
         EventKind::ApprovalAsked { question, .. } => format!("asks: {}", one_line(question, SENTENCE)),
         EventKind::ApprovalAnswered { approved, comment, .. } => {
@@ -95,7 +96,10 @@ pub(crate) fn line(kind: &EventKind, style: Style) -> Option<String> {
             }
             line + &because(end.cause.as_ref())
         }
-        EventKind::CancelRequested { reason } => format!("stopping: {}", one_line(&reason.replace('_', " "), SENTENCE)),
+        EventKind::CancelRequested { reason } => match CancelReason::of_word(reason) {
+            Some(reason) => stopping(reason).to_string(),
+            None => format!("stopping: {}", one_line(reason, SENTENCE)),
+        },
         EventKind::RunStarted { .. }
         | EventKind::TurnFinished { .. }
         | EventKind::ToolStarted { .. }
@@ -106,6 +110,22 @@ pub(crate) fn line(kind: &EventKind, style: Style) -> Option<String> {
         | EventKind::Words { .. }
         | EventKind::Doing { .. } => return None,
     })
+}
+
+/// What happens now, and what the user can do about it.
+fn stopping(reason: CancelReason) -> &'static str {
+    match reason {
+        CancelReason::SiblingFailed => "stopping: a node with `on_failure = \"stop\"` did not succeed",
+        CancelReason::Deadline => "stopping: the run's time limit has passed",
+        CancelReason::Storage => "stopping: the run's record cannot be written",
+        CancelReason::Interrupt => {
+            "interrupted: nothing new starts, what runs is asked to end, and what it found is kept; press Ctrl-C again to kill it"
+        }
+        CancelReason::Terminate => {
+            "told to terminate: nothing new starts, what runs is asked to end, and what it found is kept; a signal again kills it"
+        }
+        CancelReason::Second => "interrupted again: what still runs is killed",
+    }
 }
 
 fn because(cause: Option<&Cause>) -> String {

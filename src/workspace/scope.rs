@@ -2,11 +2,24 @@
 
 use super::Place;
 use super::walk::Walk;
-use crate::agent::Coverage;
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::path::Path;
+
+/// How much of its scope an attempt read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Coverage {
+    /// The scope: paths that the prompt names and that exist, or `.`.
+    pub scope: Vec<String>,
+    /// Files in the scope that a listing would show.
+    pub files: u64,
+    /// Of these, files of which at least a line was read.
+    pub read: u64,
+    /// Where unread files are, largest number first: folder and count, at most ten.
+    pub unread: Vec<(String, u64)>,
+}
 
 /// Folders named in a coverage.
 const MAX_UNREAD: usize = 10;

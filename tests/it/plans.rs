@@ -16,6 +16,7 @@ fn sortie(args: &[&str], stdin: &[u8]) -> String {
     let mut child = Command::new(env!("CARGO_BIN_EXE_sortie"))
         .args(args)
         .current_dir(scenarios())
+        .env_remove("COLUMNS")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -330,7 +330,7 @@ async fn three_invalid_plans_fail_the_run_closed_with_all_problems_told() {
     else {
         unreachable!()
     };
-    for wanted in ["needs itself", "no node", "`rol`", "command", "twice"] {
+    for wanted in ["needs itself", "no node", "`rol`", "command", "two nodes are called"] {
         assert!(problems.contains(wanted), "{wanted:?} is missing in: {problems}");
     }
 }
@@ -583,4 +583,24 @@ async fn a_coordinator_that_fails_still_shows_what_the_nodes_found() {
     assert_eq!(played.end.status, RunStatus::Failed);
     assert!(played.end.answer.contains("precious"), "{}", played.end.answer);
     assert!(played.end.problem.unwrap().contains("could not answer"));
+}
+
+/// On the real clock: a process does not follow a paused one.
+#[tokio::test]
+async fn what_ends_when_it_is_killed_is_not_given_up_on() {
+    // The shell ignores SIGTERM, so it ends only by the kill after the grace.
+    let plan = "[[node]]\nid = \"a\"\ncommand = \"trap '' TERM; touch begun; sleep 100 & wait; sleep 100\"\n";
+    let mut play = Play::new("").plan(plan);
+    play.config.grace = Duration::from_millis(100);
+    let cancel = play.cancel.clone();
+    let begun = play.workspace.path().join("begun");
+    tokio::spawn(async move {
+        while !begun.exists() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        cancel.request(CancelReason::Interrupt);
+    });
+    let played = play.run().await;
+    let cause = played.end_of("a").cause.unwrap();
+    assert!(cause.detail.contains("may have had an effect"), "{cause}");
 }

@@ -2,12 +2,13 @@
 
 use serde_json::{Value, json};
 use sortie::agent::{
-    Attempt, AttemptEnd, Confidence, Coverage, Evidence, Facts, FileRead, Finding, QuoteCheck, Report, ReportStatus,
-    Searched, Task,
+    Attempt, AttemptEnd, Confidence, Evidence, Facts, Finding, QuoteCheck, Report, ReportStatus, Task,
 };
 use sortie::event::{Event, EventKind, LOG_VERSION, Timestamp};
 use sortie::model::{StopKind, Usage};
 use sortie::plan::{Cause, CauseKind, Outcome};
+use sortie::tool::{FileRead, Searched};
+use sortie::workspace::Coverage;
 use std::time::Duration;
 
 /// 2026-01-01T00:00:00Z.

@@ -152,6 +152,22 @@ fn a_run_directory_that_cannot_be_made_is_an_error_with_its_path() {
     assert!(error.to_string().contains("file/r-1` cannot be written: "), "{error}");
 }
 
+#[test]
+fn a_recorded_run_is_never_overwritten_or_continued_by_a_new_one() {
+    let run = new_run();
+    record_sample(&run.store);
+    drop(run.store);
+    let log = run.dir.join("events.jsonl");
+    // The writer was killed in the middle of its last line.
+    let torn = [fs::read(&log).unwrap(), b"{\"v\":1,\"se".to_vec()].concat();
+    fs::write(&log, &torn).unwrap();
+    let header = fs::read(run.dir.join("run.json")).unwrap();
+    let error = FileStore::create(&run.dir, &RunHeader::new("r-2", &run.dir)).unwrap_err();
+    assert!(error.to_string().contains("events.jsonl` cannot be written: file exists"), "{error}");
+    assert_eq!((fs::read(&log).unwrap(), fs::read(run.dir.join("run.json")).unwrap()), (torn, header));
+    assert_eq!(read_log(&log).unwrap().events, sample::run());
+}
+
 #[tokio::test]
 async fn runs_are_found_by_either_end_of_their_id_wherever_they_are() {
     let folder = tempfile::tempdir().unwrap();

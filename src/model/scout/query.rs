@@ -147,7 +147,7 @@ pub(super) fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(|c: char| !c.is_alphanumeric()).filter(|run| !run.is_empty()).flat_map(split_run)
 }
 
-/// `parseHTTPHeader2` → `parse`, `http`, `header`, `2`; `utf8` and `sha256` stay whole: lower-case letters with digits.
+/// `parseHTTPHeader2` → `parse`, `http`, `header2`: digits stay with the letters before them, as in `utf8` and `S3`.
 fn split_run(run: &str) -> Vec<String> {
     if !run.chars().any(char::is_uppercase) {
         return vec![run.to_string()];
@@ -162,7 +162,7 @@ fn split_run(run: &str) -> Vec<String> {
             Some(before) if c.is_uppercase() => {
                 !before.is_uppercase() || after.is_some_and(|after| after.is_lowercase())
             }
-            Some(before) => c.is_numeric() != before.is_numeric(),
+            Some(before) => before.is_numeric() && !c.is_numeric(),
         };
         match parts.last_mut() {
             Some(part) if !starts => part.extend(c.to_lowercase()),
@@ -210,7 +210,7 @@ mod tests {
         let table = [
             ("read_to_string", "read to string"),
             ("parseHTTPHeader", "parse http header"),
-            ("ReadDir2Entry", "read dir 2 entry"),
+            ("ReadDir2Entry S3", "read dir2 entry s3"),
             ("sha256 utf8", "sha256 utf8"),
             ("don't stop—now", "don t stop now"),
             ("", ""),

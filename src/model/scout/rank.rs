@@ -7,27 +7,41 @@
 
 use super::query::{Concept, Query};
 use super::source::{Doc, Kind, Line, Vocabulary, defined_name, is_aside, is_front};
+use std::collections::HashMap;
 
 // The numbers were tuned on the `dev` questions of tests/scout; see there.
-const K1: f64 = 1.2;
-const LENGTH_PULL: f64 = 0.6;
-const RELATED_WEIGHT: f64 = 0.7;
-const SECOND_WEIGHT: f64 = 0.15;
+const K1: f64 = 2.0;
+const LENGTH_PULL: f64 = 0.3;
+const RELATED_WEIGHT: f64 = 1.0;
+/// What each further related word takes from that.
+const RELATED_FAN: f64 = 0.1;
+/// A word in a single file is not worth more than one in a few.
+const MAX_RARITY: f64 = 3.0;
+/// The same for all related words together, which are seldom chance.
+const MAX_RELATED_RARITY: f64 = 5.0;
 const COVERAGE_WEIGHT: f64 = 0.5;
 const TITLE_WEIGHT: f64 = 2.0;
-const TITLE_PULL: f64 = 0.6;
+const TITLE_PULL: f64 = 0.8;
+const TITLE_K1: f64 = 2.0;
 /// Weighted words of a title of common length.
 const TITLE_LENGTH: f64 = 300.0;
-const WINDOW_WEIGHT: f64 = 1.0;
+const WINDOW_WEIGHT: f64 = 0.5;
+/// For the two next best windows.
+const SECOND_WINDOWS: f64 = 0.5;
 const WINDOW_K1: f64 = 0.6;
 /// Lines of a window.
-const WINDOW: usize = 30;
+const WINDOW: usize = 24;
 /// Lines at the head of a file whose comments belong to its title.
 const HEAD: u64 = 60;
-const FOLDER_WEIGHT: f64 = 2.0;
-const NAME_WEIGHT: f64 = 6.0;
+const FOLDER_WEIGHT: f64 = 1.0;
+const NAME_WEIGHT: f64 = 10.0;
+/// What a file's path counts in each of its windows.
+const PATH_IN_WINDOW: f64 = 1.0;
+const HEAD_WEIGHT: f64 = 2.0;
 const ASIDE_FACTOR: f64 = 0.35;
 const FRONT_FACTOR: f64 = 0.8;
+/// For a file that bears the name of one that ranks higher: twins crowd others out.
+const TWIN_FACTOR: f64 = 0.8;
 
 /// In how many files a concept occurs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,9 +110,9 @@ struct Scored {
 impl<'q> Ranker<'q> {
     /// A ranker for a tree with these statistics. Concepts that occur nowhere take no part.
     pub(super) fn new(query: &'q Query, stats: &'q Stats, vocabulary: &'q Vocabulary) -> Self {
-        let rarity = |files: u64| {
+        let rarity = |files: u64, most: f64| {
             let (all, with) = (stats.files.max(files) as f64, files as f64);
-            (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
+            (1.0 + (all - with + 0.5) / (with + 0.5)).ln().min(most)
         };
         let weigh = |(place, concept): (usize, &'q Concept)| {
             let spread = stats.spread.get(place).copied().unwrap_or_default();
@@ -109,9 +123,10 @@ impl<'q> Ranker<'q> {
                 place,
                 concept,
                 exact: concept.exact.as_ref().filter(|_| spread.exact > 0).and_then(|stem| vocabulary.place(stem)),
-                exact_weight: rarity(spread.exact),
+                exact_weight: rarity(spread.exact, MAX_RARITY),
                 related: related.iter().filter_map(numbers).collect(),
-                related_weight: RELATED_WEIGHT * rarity(spread.related),
+                related_weight: RELATED_WEIGHT / (1.0 + RELATED_FAN * related.len().saturating_sub(1) as f64)
+                    * rarity(spread.related, MAX_RELATED_RARITY),
             }
         };
         let all = query.concepts.iter().enumerate().map(weigh);
@@ -123,18 +138,28 @@ impl<'q> Ranker<'q> {
     /// All files that hold anything sought, best first; equal ones by path.
     pub(super) fn rank(&self, docs: &[Doc]) -> Vec<Ranked> {
         let mut ranked: Vec<Ranked> = docs.iter().filter_map(|doc| self.ranked(doc)).collect();
-        ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.path.cmp(&b.path)));
+        sort(&mut ranked);
+        // Twins give way to others, in the order in which they came.
+        let mut names: HashMap<String, i32> = HashMap::new();
+        for one in ranked.iter_mut().filter(|one| !is_common_name(&one.path)) {
+            let name = one.path.rsplit('/').next().unwrap_or_default().to_string();
+            let before = names.entry(name).or_default();
+            one.score *= TWIN_FACTOR.powi(*before);
+            *before += 1;
+        }
+        sort(&mut ranked);
         ranked
     }
 
     fn ranked(&self, doc: &Doc) -> Option<Ranked> {
         let whole = self.score(&self.whole(doc), self.length_norm(doc.length));
-        let (window, passage) = self.best_window(doc);
+        let (window, passage, next) = self.best_window(doc);
         if whole.hits.is_empty() {
             return None;
         }
         let title = self.title_score(doc);
-        let score = (whole.score + TITLE_WEIGHT * title + WINDOW_WEIGHT * passage.score) * standing(&doc.path);
+        let score = (whole.score + TITLE_WEIGHT * title + WINDOW_WEIGHT * passage.score + SECOND_WINDOWS * next)
+            * standing(&doc.path);
         let shown = if passage.hits.is_empty() { &whole.hits } else { &passage.hits };
         let weight: f64 = shown.iter().filter_map(|at| self.concepts.get(*at)).map(Weighed::worth).sum();
         let best = self.best_lines(window);
@@ -171,7 +196,7 @@ impl<'q> Ranker<'q> {
         let mut counts = self.named(doc);
         for line in &doc.lines {
             let head = line.kind == Kind::Comment && line.number <= HEAD;
-            add(&mut counts, &line.stems, weight(line.kind) + if head { 1.0 } else { 0.0 });
+            add(&mut counts, &line.stems, weight(line.kind) + if head { HEAD_WEIGHT } else { 0.0 });
         }
         counts
     }
@@ -197,27 +222,36 @@ impl<'q> Ranker<'q> {
             add(&mut counts, &line.stems, weight);
             length += weight * line.text.split_whitespace().count() as f64;
         }
-        let norm = 1.0 - TITLE_PULL + TITLE_PULL * length / TITLE_LENGTH;
+        let norm = TITLE_K1 * (1.0 - TITLE_PULL + TITLE_PULL * length / TITLE_LENGTH);
         self.score(&counts, norm).score
     }
 
-    fn best_window<'d>(&self, doc: &'d Doc) -> (&'d [Line], Scored) {
-        let mut best: (&[Line], Scored) = (&[], Scored { score: 0.0, hits: Vec::new() });
+    /// The best window with its score, and the mean score of the two next best.
+    fn best_window<'d>(&self, doc: &'d Doc) -> (&'d [Line], Scored, f64) {
+        let mut windows: Vec<(&[Line], Scored)> = Vec::new();
+        let mut path = vec![0.0; self.vocabulary.len()];
+        for stem in doc.folder_stems.iter().chain(&doc.name_stems) {
+            if let Some(count) = path.get_mut(*stem) {
+                *count = PATH_IN_WINDOW;
+            }
+        }
         let step = WINDOW / 2;
         let mut at = 0;
         while at == 0 || at + step < doc.lines.len() {
             let window = doc.lines.get(at..doc.lines.len().min(at + WINDOW)).unwrap_or_default();
             if window.iter().any(|line| !line.stems.is_empty()) {
-                let mut counts = vec![0.0; self.vocabulary.len()];
+                let mut counts = path.clone();
                 window.iter().for_each(|line| add(&mut counts, &line.stems, weight(line.kind)));
-                let scored = self.score(&counts, WINDOW_K1);
-                if scored.score > best.1.score {
-                    best = (window, scored);
-                }
+                windows.push((window, self.score(&counts, WINDOW_K1)));
             }
             at += step;
         }
-        best
+        windows.sort_by(|a, b| b.1.score.total_cmp(&a.1.score));
+        let next = windows.iter().skip(1).take(2).map(|(_, scored)| scored.score).sum::<f64>() / 2.0;
+        let next = if windows.len() > 2 { next } else { 0.0 };
+        let best = windows.into_iter().next();
+        let (window, scored) = best.unwrap_or((&[], Scored { score: 0.0, hits: Vec::new() }));
+        (window, scored, next)
     }
 
     /// Lines of a passage that say most by themselves: at most three, best first.
@@ -267,7 +301,7 @@ impl Weighed<'_> {
         let saturated = |count: f64| if count > 0.0 { count * (K1 + 1.0) / (count + norm) } else { 0.0 };
         let exact = if self.exact.is_some() { self.exact_weight * saturated(exact) } else { 0.0 };
         let related = self.related_weight * saturated(related);
-        exact.max(related) + SECOND_WEIGHT * exact.min(related)
+        exact.max(related)
     }
 
     /// What finding the concept at all is worth.
@@ -278,11 +312,20 @@ impl Weighed<'_> {
     }
 }
 
+fn sort(ranked: &mut [Ranked]) {
+    ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.path.cmp(&b.path)));
+}
+
+/// Names that many folders have, which makes nobody a twin.
+fn is_common_name(path: &str) -> bool {
+    is_front(path) || ["mod.rs", "main.rs", "main.go", "main.py"].contains(&path.rsplit('/').next().unwrap_or(path))
+}
+
 fn weight(kind: Kind) -> f64 {
     match kind {
-        Kind::Definition => 2.5,
-        Kind::Comment => 1.5,
-        Kind::Import => 0.3,
+        Kind::Definition => 1.5,
+        Kind::Comment => 1.0,
+        Kind::Import => 0.0,
         Kind::Test => 0.1,
         Kind::Body => 1.0,
     }
