@@ -50,6 +50,11 @@ impl CancelReason {
         }
     }
 
+    /// The reason that logs call so.
+    pub fn of_word(word: &str) -> Option<Self> {
+        REASONS.into_iter().find(|reason| reason.as_str() == word)
+    }
+
     /// The cause of a node that ends because of this.
     pub fn cause_kind(self) -> CauseKind {
         match self {

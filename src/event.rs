@@ -36,6 +36,12 @@ impl Timestamp {
         Timestamp(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64)
     }
 
+    /// `2026-01-31 23:59`, in UTC.
+    pub fn minute(self) -> String {
+        let text = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(self.0)).to_string();
+        text.chars().take(16).map(|c| if c == 'T' { ' ' } else { c }).collect()
+    }
+
     /// The time between `earlier` and this; zero when it is later.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))

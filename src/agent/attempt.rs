@@ -6,6 +6,8 @@
 use crate::agent::report::Report;
 use crate::model::Usage;
 use crate::plan::{Cause, CauseKind, Outcome};
+use crate::tool::{FileRead, Searched};
+use crate::workspace::Coverage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
@@ -130,39 +132,6 @@ pub struct Facts {
     /// Commands run, with how they ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<CommandRun>,
-}
-
-/// Lines of a file that an attempt was shown.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileRead {
-    /// Relative to the workspace.
-    pub path: String,
-    /// Disjoint, ascending, 1-based and inclusive.
-    pub lines: Vec<(u64, u64)>,
-}
-
-/// A search that an attempt made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Searched {
-    /// The pattern.
-    pub pattern: String,
-    /// Where, relative to the workspace; `.` for all of it.
-    pub path: String,
-    /// Files with a match.
-    pub files: u64,
-}
-
-/// How much of its scope an attempt read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Coverage {
-    /// The scope: paths that the prompt names and that exist, or `.`.
-    pub scope: Vec<String>,
-    /// Files in the scope that a listing would show.
-    pub files: u64,
-    /// Of these, files of which at least a line was read.
-    pub read: u64,
-    /// Where unread files are, largest number first: folder and count, at most ten.
-    pub unread: Vec<(String, u64)>,
 }
 
 /// A command that an attempt ran.

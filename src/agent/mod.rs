@@ -16,6 +16,6 @@ mod role;
 pub(crate) mod subagent;
 pub mod turn;
 
-pub use attempt::{Attempt, AttemptEnd, CommandRun, Coverage, Facts, FileRead, Searched, Task};
+pub use attempt::{Attempt, AttemptEnd, CommandRun, Facts, Task};
 pub use report::{Confidence, Evidence, Finding, QuoteCheck, Report, ReportStatus};
 pub use role::Role;

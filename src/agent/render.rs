@@ -3,10 +3,11 @@
 //! Used for the reports of dependencies in a prompt and for the merged message of the parent. Durations, usage, ids of
 //! runs and absolute paths never appear here, so the text is a function of plan and outcomes alone.
 
-use super::attempt::{AttemptEnd, Coverage, Facts};
+use super::attempt::{AttemptEnd, Facts};
 use super::report::{Confidence, Evidence, Finding, QuoteCheck, Report};
 use crate::plan::Outcome;
 use crate::text;
+use crate::workspace::Coverage;
 
 /// One node's result under a heading, at most about `room` bytes.
 ///

@@ -7,6 +7,9 @@ use crate::text;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+/// The tool that ends a subagent.
+pub const REPORT: &str = "report";
+
 /// Characters of `summary`.
 pub const MAX_SUMMARY: usize = 1_500;
 /// Number of `findings`.
@@ -218,7 +221,7 @@ impl ReportRules {
             required.push("output");
         }
         ToolSpec {
-            name: super::turn::REPORT.to_string(),
+            name: REPORT.to_string(),
             description: "Hands in your result and ends your work. Call it exactly once, alone, when you are done or cannot go on. Limits are checked: a report that breaks one is returned to you.".to_string(),
             schema: json!({
                 "type": "object", "additionalProperties": false, "required": required, "properties": properties

@@ -17,7 +17,7 @@
 //! with the same result).
 
 use super::history::{History, INTERRUPTED, Record};
-use super::report::{Report, ReportRules};
+use super::report::{REPORT, Report, ReportRules};
 use crate::model::{Block, Message, Reply, StopKind, ToolCall, ToolResult, Usage};
 use crate::plan::CauseKind;
 use std::collections::HashSet;
@@ -28,9 +28,6 @@ use std::sync::Arc;
 pub const MAX_REPEATS: u32 = 4;
 /// Turns in a row without anything new before only the end is accepted.
 pub const MAX_IDLE: u32 = 6;
-/// The tool that ends a subagent.
-pub const REPORT: &str = "report";
-
 /// How a conversation is meant to end.
 #[derive(Clone, Debug)]
 pub enum Ending {

@@ -3,10 +3,15 @@
 //! What was typed becomes, once, a validated value; nothing below sees flags. Data goes to standard output,
 //! everything else to standard error.
 
+mod ask;
+mod models;
 mod out;
 mod plan;
+mod run;
 mod runs;
 mod show;
+mod signals;
+mod state;
 
 use clap::{Parser, Subcommand};
 use out::Out;
@@ -25,16 +30,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::RunArgs),
     /// Check and draw plan files
     #[command(subcommand)]
     Plan(plan::PlanCommand),
-    /// List the runs of this workspace
     Runs(runs::RunsArgs),
-    /// Show a run, or one node of it
     Show(show::ShowArgs),
 }
 
-/// Where the workspace is; shared by the subcommands that need one.
+// Where the workspace is; shared by the subcommands that need one. Not a doc comment: clap would show it as their help.
 #[derive(Debug, clap::Args)]
 struct WorkspaceArgs {
     /// The workspace: the directory to work in, taken as it is
@@ -54,6 +58,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     };
     let mut out = Out::new();
     let result = match cli.command {
+        Command::Run(args) => run::main(args, &mut out),
         Command::Plan(command) => plan::main(command, &mut out),
         Command::Runs(args) => runs::main(args, &mut out),
         Command::Show(args) => show::main(args, &mut out),
@@ -69,5 +74,16 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 /// Any error of the system at this path, as a usage error: the user named the path.
 fn cannot_read(path: &std::path::Path, error: &std::io::Error) -> Error {
-    Error::usage(format!("cannot read `{}`: {}", path.display(), out::reason(error)))
+    let cause = Error::usage(format!("cannot read `{}`: {}", path.display(), out::reason(error)));
+    match error.kind() {
+        std::io::ErrorKind::NotFound if path.is_relative() => {
+            cause.hint("the path is taken from the current directory, not from that of -C")
+        }
+        _ => cause,
+    }
+}
+
+/// The tools that come with sortie.
+fn builtin_tools() -> Result<sortie::tool::Registry, Error> {
+    sortie::tool::builtin().map_err(|error| Error { code: exit::BUG, message: error.to_string(), hint: String::new() })
 }

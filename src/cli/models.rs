@@ -45,7 +45,7 @@ pub(crate) fn open<'a>(
 
 fn open_one(name: &str) -> Result<Arc<dyn Model>, Error> {
     if name == SCOUT {
-        return Ok(Arc::new(Scout::new()));
+        return Ok(Arc::new(Scout));
     }
     let Some(file) = name.strip_prefix("script/") else {
         return Err(Error::usage(format!("there is no model `{name}`")).hint(format!(

@@ -6,8 +6,6 @@ use std::io::{self, IsTerminal, Write};
 
 /// Where a subcommand prints.
 pub(crate) struct Out {
-    /// Whether standard output may have colour.
-    pub(crate) stdout_color: bool,
     /// Whether standard error may have colour.
     pub(crate) stderr_color: bool,
 }
@@ -16,7 +14,21 @@ impl Out {
     pub(crate) fn new() -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
             && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
-        Out { stdout_color: wanted && io::stdout().is_terminal(), stderr_color: wanted && io::stderr().is_terminal() }
+        Out { stderr_color: wanted && io::stderr().is_terminal() }
+    }
+
+    /// Columns of standard output, when it is a terminal; `COLUMNS` overrides what it says.
+    pub(crate) fn stdout_columns(&self) -> Option<usize> {
+        if !io::stdout().is_terminal() {
+            return None;
+        }
+        let wanted = std::env::var("COLUMNS").ok().and_then(|value| value.parse().ok()).filter(|columns| *columns > 0);
+        wanted.or_else(|| console::Term::stdout().size_checked().map(|(_, columns)| usize::from(columns)))
+    }
+
+    /// Whether standard error is a terminal on which lines can be redrawn.
+    pub(crate) fn stderr_is_live(&self) -> bool {
+        io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
     }
 
     /// Prints data. A reader that has gone away is no error.

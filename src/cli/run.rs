@@ -13,11 +13,11 @@ use sortie::permission::{Approver, Nobody};
 use sortie::plan::{self, Plan};
 use sortie::process;
 use sortie::store::{FileStore, RunHeader, make_run_dir};
-use sortie::tool;
 use sortie::ui::{Answer, Json, JsonLines, Plain, Progress, Reporter, Style};
 use sortie::workspace::{Shared, Workspace};
 use std::io::{self, IsTerminal, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,10 +50,10 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     require_model: bool,
     /// Subagents that may run at once
-    #[arg(short = 'j', long, value_name = "N", default_value_t = sortie::config::DEFAULT_JOBS, value_parser = at_least_one)]
+    #[arg(short = 'j', long, value_name = "N", default_value_t = sortie::config::DEFAULT_JOBS, value_parser = at_least_one::<usize>, allow_negative_numbers = true)]
     jobs: usize,
     /// Model calls that one conversation may make
-    #[arg(long, value_name = "N", default_value_t = sortie::config::DEFAULT_TURNS, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = sortie::config::DEFAULT_TURNS, value_parser = at_least_one::<u32>, allow_negative_numbers = true)]
     turns: u32,
     /// Time limit of the whole run, such as 30m
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -103,17 +103,30 @@ fn input(text: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_string(), value.to_string()))
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
+fn given_inputs(pairs: &[(String, String)]) -> Result<IndexMap<String, String>, Error> {
+    let mut given = IndexMap::new();
+    for (name, value) in pairs {
+        if let Some(first) = given.insert(name.clone(), value.clone()) {
+            return Err(Error::usage(format!("the input `{name}` is given twice: `{first}` and `{value}`"))
+                .hint("leave one of them out"));
+        }
+    }
+    Ok(given)
+}
+
+fn at_least_one<N: FromStr + PartialEq + From<u8>>(text: &str) -> Result<N, String> {
     match text.parse() {
-        Ok(0) => Err("at least 1 is needed: nothing would ever run".to_string()),
-        Ok(jobs) => Ok(jobs),
+        Ok(number) if number == N::from(0) => Err("at least 1 is needed: nothing would ever run".to_string()),
+        Ok(number) => Ok(number),
         Err(_) => Err("expected a number from 1".to_string()),
     }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
-        Ok(time) if time.is_zero() => Err("a time of 0 refuses everything; leave the option out for no limit".to_string()),
+        Ok(time) if time.is_zero() => {
+            Err("a time of 0 refuses everything; leave the option out for no limit".to_string())
+        }
         Ok(time) => Ok(time),
         Err(error) => Err(format!("{error} (write it as 90s, 10m or 1h30m)")),
     }
@@ -126,8 +139,15 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
             .hint("a subagent cannot start subagents: report what you need instead"));
     }
     let workspace = open_workspace(&args.workspace.directory)?;
-    let plan = args.plan.as_deref().map(|file| super::plan::load(file, out)).transpose()?;
-    let given: IndexMap<String, String> = args.inputs.iter().cloned().collect();
+    let plan = match &args.plan {
+        None => None,
+        Some(file) => match super::plan::Source::read(file)?.check(&super::plan::known()?, out) {
+            Some(plan) => Some(plan),
+            // Its problems have been told.
+            None => return Ok(exit::USAGE),
+        },
+    };
+    let given = given_inputs(&args.inputs)?;
     let inputs = match &plan {
         None => IndexMap::new(),
         Some(plan) => plan.resolve_inputs(&given).map_err(|problems| input_error(plan, &problems))?,
@@ -148,13 +168,12 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
     config.grace = args.grace;
     config.deadline = args.deadline;
     config.approve_plan = args.approve_plan;
-    config.environment = std::env::vars_os()
-        .filter(|(name, _)| !name.to_str().is_some_and(process::is_secret))
-        .collect();
+    config.environment =
+        std::env::vars_os().filter(|(name, _)| !name.to_str().is_some_and(process::is_secret)).collect();
     let store = open_store(&args, &config, workspace.root(), models.default_model().name(), out)?;
     let harness = Harness {
         models,
-        registry: tool::builtin(),
+        registry: super::builtin_tools()?,
         roles: Role::built_in(),
         workspace,
         store,
@@ -162,12 +181,13 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
         reporters: reporters(args.output, out),
     };
     let end = execute(config, harness)?;
-    conclude(&end, out)
+    conclude(&end, &args.workspace.directory, out)
 }
 
-fn open_workspace(directory: &std::path::Path) -> Result<Arc<dyn Workspace>, Error> {
+fn open_workspace(directory: &Path) -> Result<Arc<dyn Workspace>, Error> {
     if directory.is_file() {
-        return Err(Error::usage(format!("`{}` is a file, not a directory to work in", directory.display())));
+        return Err(Error::usage(format!("`{}` is a file, not a directory to work in", directory.display()))
+            .hint("name the directory to work in with -C DIR"));
     }
     match Shared::new(directory) {
         Ok(workspace) => Ok(Arc::new(workspace)),
@@ -196,7 +216,9 @@ fn read_task(task: Option<&str>) -> Result<Option<String>, Error> {
         Some("-") => {
             let mut text = String::new();
             let read = io::stdin().lock().read_to_string(&mut text);
-            read.map_err(|error| Error::usage(format!("cannot read the task from standard input: {}", out::reason(&error))))?;
+            read.map_err(|error| {
+                Error::usage(format!("cannot read the task from standard input: {}", out::reason(&error)))
+            })?;
             text
         }
         Some(text) => text.to_string(),
@@ -220,7 +242,8 @@ fn dry_run(
     match plan {
         None => {
             text.push_str("plan       made by the coordinator, which first looks around with: ");
-            let tools: Vec<&str> = tool::builtin().names().collect();
+            let tools = super::builtin_tools()?;
+            let tools: Vec<&str> = tools.names().collect();
             text.push_str(&format!("{}\n", tools.join(", ")));
             text.push_str("           --approve-plan shows it and asks before it runs\n");
         }
@@ -231,7 +254,9 @@ fn dry_run(
             text.push('\n');
             text.push_str(&plan::tree(plan));
             if plan.nodes.iter().any(|node| matches!(node.work, plan::Work::Command(_))) {
-                text.push_str("\ncommands run in the workspace itself, with your rights: there is no sandbox in this version\n");
+                text.push_str(
+                    "\ncommands run in the workspace itself, with your rights: there is no sandbox in this version\n",
+                );
             }
         }
     }
@@ -248,8 +273,14 @@ fn open_store(
     out: &mut Out,
 ) -> Result<Arc<FileStore>, Error> {
     let id = config.id.to_string();
+    let own = root.join(".sortie");
+    if own.exists() && !own.is_dir() {
+        return Err(Error::failed(format!("`{}` is not a directory, and runs are recorded in it", own.display()))
+            .hint("move it elsewhere"));
+    }
     let cannot = |error: sortie::store::StoreError| {
-        Error::failed(error.to_string()).hint("set SORTIE_STATE_DIR to a directory that can be written")
+        Error::failed(error.to_string())
+            .hint("make room there, or set SORTIE_STATE_DIR to a directory that can be written")
     };
     let place = make_run_dir(root, state::state_dir().as_deref(), &id).map_err(cannot)?;
     if let Some(notice) = place.notice {
@@ -312,14 +343,19 @@ fn execute(config: RunConfig, harness: Harness) -> Result<RunEnd, Error> {
 }
 
 /// Says what went wrong with the run as a whole; the nodes' causes are in the table already.
-fn conclude(end: &RunEnd, out: &mut Out) -> Result<u8, Error> {
+fn conclude(end: &RunEnd, directory: &Path, out: &mut Out) -> Result<u8, Error> {
     for problem in &end.unreported {
         out.note(&format!("warning: {problem}"));
     }
     let code = end.status.exit_code();
     match &end.problem {
         Some(problem) if code != exit::OK => {
-            Err(Error { code, message: problem.clone(), hint: format!("sortie show {} tells more", &end.run) })
+            let place = match directory == Path::new(".") {
+                true => String::new(),
+                false => format!(" -C {}", directory.display()),
+            };
+            let hint = format!("`sortie show {}{place}` tells more", end.run);
+            Err(Error { code, message: problem.clone(), hint })
         }
         Some(_) | None => Ok(code),
     }

@@ -96,9 +96,13 @@ impl RunEnd {
                 (rest, false)
             }
         };
-        if !cancel.is_stopped() {
-            problems.extend(runner.kit.models.all().flat_map(|model| model.complaints()));
-        }
+        // What a script did not foresee says more than that no call of it succeeded.
+        let complaints: Vec<String> = match cancel.is_stopped() {
+            true => Vec::new(),
+            false => runner.kit.models.all().flat_map(|model| model.complaints()).collect(),
+        };
+        let as_foreseen = complaints.is_empty();
+        problems.extend(complaints);
         let status = if let Some(reason) = cancel.reason() {
             match reason {
                 CancelReason::SiblingFailed => RunStatus::Failed,
@@ -109,7 +113,10 @@ impl RunEnd {
             }
         } else if gave_up {
             RunStatus::PlanRejected
-        } else if totals.calls > 0 && totals.replies == 0 {
+        } else if totals.calls > 0 && totals.replies == 0 && as_foreseen {
+            if problems.is_empty() {
+                problems.push("no model call succeeded".to_string());
+            }
             RunStatus::NoModel
         } else if !answered || !problems.is_empty() {
             RunStatus::Failed

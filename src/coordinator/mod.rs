@@ -27,14 +27,15 @@ use crate::agent::turn::{End, Ending, Machine};
 use crate::cancel::Cancel;
 use crate::config::RunConfig;
 use crate::event::EventKind;
-use crate::model::Models;
-use crate::permission::Approver;
+use crate::model::{Model, Models};
+use crate::permission::{Approver, Nobody};
 use crate::plan::CauseKind;
-use crate::store::Store;
-use crate::tool::{Ledger, Registry, RegistryError, ToolContext};
+use crate::store::{MemoryStore, Store};
+use crate::tool::{self, Ledger, Registry, RegistryError, ToolContext};
 use crate::ui::{Bus, Reporter};
-use crate::workspace::{Places, Workspace};
+use crate::workspace::{Places, Shared, Workspace};
 use runner::PlanRunner;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use submit::SubmitPlan;
@@ -61,11 +62,42 @@ pub struct Harness {
     pub reporters: Vec<Box<dyn Reporter>>,
 }
 
+/// Why a run cannot be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum HarnessError {
+    /// The directory to work in cannot be used.
+    #[error("cannot work in `{0}`: {1}")]
+    Workspace(String, std::io::Error),
+    /// A tool is not usable.
+    #[error(transparent)]
+    Tool(#[from] RegistryError),
+}
+
+impl Harness {
+    /// What a run in this directory needs at least: this model, the tools and roles that come with sortie, a record in
+    /// memory, nobody who approves or watches. Change what should be different.
+    ///
+    /// # Errors
+    /// When the directory does not exist or cannot be read.
+    pub fn local(model: Arc<dyn Model>, directory: &Path) -> Result<Self, HarnessError> {
+        let unreadable = |error| HarnessError::Workspace(directory.display().to_string(), error);
+        Ok(Harness {
+            models: Models::new(model),
+            registry: tool::builtin()?,
+            roles: Role::built_in(),
+            workspace: Arc::new(Shared::new(directory).map_err(unreadable)?),
+            store: Arc::new(MemoryStore::new()),
+            approver: Arc::new(Nobody),
+            reporters: Vec::new(),
+        })
+    }
+}
+
 /// Runs a task, a plan, or both, to the end. Cancel it through `cancel`; dropping the future leaves tasks behind.
 ///
 /// # Errors
 /// When the harness cannot be put together; nothing has started then. How the run itself ended is in [`RunEnd`].
-pub async fn run(config: RunConfig, harness: Harness, cancel: &Cancel) -> Result<RunEnd, RegistryError> {
+pub async fn run(config: RunConfig, harness: Harness, cancel: &Cancel) -> Result<RunEnd, HarnessError> {
     let bus = Arc::new(Bus::new(Arc::clone(&harness.store), harness.reporters));
     let kit = Arc::new(Kit {
         models: harness.models,

@@ -1,7 +1,7 @@
 //! What the nodes of a plan came to so far, and what others may see of it.
 
 use crate::agent::AttemptEnd;
-use crate::plan::{self, Foreach, Graph, Job, NodeResult, NodeView, Plan, TemplateError, Values};
+use crate::plan::{self, Foreach, Graph, Job, NodeResult, NodeView, Plan, TemplateError, Values, Work};
 use indexmap::IndexMap;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -70,11 +70,15 @@ impl<'a> Results<'a> {
     ///
     /// # Errors
     /// What is wrong with the template or its values.
-    pub(super) fn render(&self, job: Job, text: &str) -> Result<String, TemplateError> {
-        if !text.contains('{') {
-            return Ok(text.to_string());
+    pub(super) fn render(&self, job: Job, work: &Work) -> Result<String, TemplateError> {
+        if !work.text().contains('{') {
+            return Ok(work.text().to_string());
         }
-        plan::render(text, &self.values(job, text))
+        let values = self.values(job, work.text());
+        match work {
+            Work::Prompt(text) => plan::render(text, &values),
+            Work::Command(text) => plan::render_command(text, &values),
+        }
     }
 
     /// The items of a `foreach` node.

@@ -206,7 +206,11 @@ impl PlanRunner {
         let makespan = ran.makespan.as_micros() as f64;
         let bound = (length as f64).max(ran.work.as_micros() as f64 / self.config.jobs as f64);
         let efficiency = if makespan > 0.0 { (bound / makespan).min(1.0) } else { 1.0 };
-        let path = path.into_iter().map(|node| (plan.nodes[node].id.clone(), durations[node] / 1_000));
+        // Nodes that never started took no time and tell nothing.
+        let path = path
+            .into_iter()
+            .filter(|node| durations[*node] > 0)
+            .map(|node| (plan.nodes[node].id.clone(), durations[node] / 1_000));
         self.bus().emit(EventKind::Merged {
             round,
             text: text.to_string(),

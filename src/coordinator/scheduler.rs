@@ -69,6 +69,31 @@ pub struct Ran<'a> {
     pub work: Duration,
 }
 
+/// How far the loop is in stopping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// New nodes may start.
+    Open,
+    /// What runs was asked to stop; it is killed at this time.
+    Stopping { kill_at: Instant },
+    /// What runs was killed; it is given up on at this time.
+    Killed { give_up_at: Instant },
+    /// Nothing is waited for any more.
+    GivenUp,
+}
+
+impl Stage {
+    /// Resolves when the time of this stage is over.
+    async fn ends(self) {
+        match self {
+            Stage::Stopping { kill_at: time } | Stage::Killed { give_up_at: time } => {
+                tokio::time::sleep_until(time).await
+            }
+            Stage::Open | Stage::GivenUp => std::future::pending().await,
+        }
+    }
+}
+
 struct Running {
     job: Job,
     started: Instant,
@@ -114,11 +139,12 @@ impl<'a> Scheduler<'a> {
 impl Loop<'_, '_> {
     async fn run(&mut self) {
         let setup = self.setup;
-        let mut stopping = false;
-        // What comes after a stop: the kill, then giving up.
-        let mut next_stage: Option<Instant> = None;
+        let mut stage = Stage::Open;
+        // Pinned outside the loop: made anew, each round would register with both tokens again.
+        let (stopped, killed) = (setup.cancel.stop_token().cancelled(), setup.cancel.kill_token().cancelled());
+        tokio::pin!(stopped, killed);
         loop {
-            if !stopping {
+            if stage == Stage::Open {
                 self.start_what_may();
             }
             if self.running.is_empty() && self.ready.is_done() {
@@ -126,21 +152,22 @@ impl Loop<'_, '_> {
             }
             tokio::select! {
                 biased;
-                () = setup.cancel.stop_token().cancelled(), if !stopping => {
-                    stopping = true;
-                    next_stage = Some(Instant::now() + setup.grace);
+                () = &mut stopped, if stage == Stage::Open => {
+                    stage = Stage::Stopping { kill_at: Instant::now() + setup.grace };
                     let reason = setup.cancel.reason().unwrap_or(CancelReason::Interrupt);
                     let effects = self.ready.halt(&Cause::new(reason.cause_kind(), reason.detail()));
                     self.tell(effects);
                 }
-                () = setup.cancel.kill_token().cancelled(), if stopping && !setup.cancel.kill_token().is_cancelled() => {}
-                () = at(next_stage), if next_stage.is_some() => {
-                    if setup.cancel.kill_token().is_cancelled() {
+                // Whoever killed: the end of the grace here or for the whole run, or a second press.
+                () = &mut killed, if matches!(stage, Stage::Stopping { .. }) => {
+                    stage = Stage::Killed { give_up_at: Instant::now() + ABANDON };
+                }
+                () = stage.ends() => {
+                    if let Stage::Killed { .. } = stage {
                         self.abandon();
-                        next_stage = None;
+                        stage = Stage::GivenUp;
                     } else {
                         setup.cancel.kill();
-                        next_stage = Some(Instant::now() + ABANDON);
                     }
                 }
                 Some(joined) = self.tasks.join_next_with_id() => {
@@ -149,11 +176,6 @@ impl Loop<'_, '_> {
                         self.joined(joined);
                     }
                 }
-            }
-            // A second press cuts the grace short.
-            if stopping && setup.cancel.kill_token().is_cancelled() {
-                let soon = Instant::now() + ABANDON;
-                next_stage = next_stage.map(|stage| stage.min(soon));
             }
         }
     }
@@ -192,7 +214,7 @@ impl Loop<'_, '_> {
     fn start(&mut self, job: Job, permit: OwnedSemaphorePermit) {
         let setup = self.setup;
         let spec = &setup.plan.nodes[job.node as usize];
-        let text = match self.results.render(job, spec.work.text()) {
+        let text = match self.results.render(job, &spec.work) {
             Ok(text) => text,
             Err(error) => {
                 let what = match spec.work {
@@ -215,7 +237,7 @@ impl Loop<'_, '_> {
         let started = Instant::now();
         self.first_start.get_or_insert(started);
         let running = Running { job, started, wants_output: attempt.task.wants_output() };
-        let work = (setup.execute)(attempt, setup.cancel.child());
+        let work = (setup.execute)(attempt, setup.cancel.clone());
         let task = self.tasks.spawn(async move {
             // The slot is free when the task is gone, not before.
             let _slot = permit;
@@ -299,13 +321,6 @@ fn shape(plan: &Plan, graph: &Graph) -> Shape {
         on_failure: plan.nodes[at].on_failure,
     };
     Shape { nodes: (0..plan.nodes.len()).map(node).collect() }
-}
-
-async fn at(instant: Option<Instant>) {
-    match instant {
-        Some(instant) => tokio::time::sleep_until(instant).await,
-        None => std::future::pending().await,
-    }
 }
 
 fn panic_text(error: JoinError) -> String {

@@ -1,7 +1,7 @@
 //! `submit_plan`: how the parent conversation sends out subagents. The only tool that can, and only the coordinator has it.
 
 use super::runner::{PlanRunner, Refused};
-use crate::agent::turn::REPORT;
+use crate::agent::report::REPORT;
 use crate::config::{FOLLOW_UPS, PLAN_TRIES};
 use crate::event::EventKind;
 use crate::plan;
@@ -33,6 +33,7 @@ impl SubmitPlan {
     }
 
     fn reject(&self, problems: &str) -> ToolError {
+        let problems = problems.trim_end();
         let attempt = self.tries.fetch_add(1, Ordering::SeqCst) + 1;
         self.runner.bus().emit(EventKind::PlanRejected { attempt, problems: problems.to_string() });
         if attempt >= PLAN_TRIES {
@@ -98,9 +99,9 @@ impl JsonSchema for PlanArgs {
                 "node": {
                     "type": "array",
                     "description": "The nodes. Order is only for reading; `needs` decides what waits for what.",
+                    // What else must hold is left to the plan parser, which tells all problems at once.
                     "items": {
                         "type": "object",
-                        "required": ["id", "prompt"],
                         "properties": {
                             "id": { "type": "string", "description": "lower-case letters, digits, `_`, `-`; starts with a letter" },
                             "prompt": {

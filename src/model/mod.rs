@@ -1,8 +1,8 @@
 //! The `Model` seam: what a conversation sends and what comes back, in a form that belongs to no provider.
 //!
 //! A message is an ordered list of blocks. A reply is a stream of [`Delta`]s that ends in [`Delta::Stop`]; an end
-//! without it is an error. Two models are built in and need no key and no network: [`scout`] (rules, not a
-//! language model) and [`scripted`] (replies from a file). What belongs to one provider stays in its file.
+//! without it is an error. Two models are built in and need no key and no network: [`Scout`] (rules, not a
+//! language model) and [`Scripted`] (replies from a file). What belongs to one provider stays in its file.
 
 mod models;
 mod scout;

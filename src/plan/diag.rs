@@ -322,3 +322,46 @@ impl<'a> Lines<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pointers_sort_as_the_numbers_in_them_count() {
+        let mut findings = Findings::default();
+        for pointer in ["/node/10/id", "/node/9", "/name", "", "/node/10"] {
+            findings.error("code", &Spot::Pointer(pointer.to_owned()), "wrong");
+        }
+        let problems = findings.finish("");
+        let places: Vec<String> = problems.iter().map(|problem| problem.place.to_string()).collect();
+        assert_eq!(places, ["/", "/name", "/node/9", "/node/10", "/node/10/id"]);
+    }
+
+    #[test]
+    fn columns_count_characters_and_a_long_list_is_cut_but_counted() {
+        let text = "é = 1\nñandú = 2\n".repeat(60);
+        let mut findings = Findings::default();
+        for (at, _) in text.match_indices("= 2") {
+            findings.error("code", &Spot::Text(at..at + 3), "wrong");
+        }
+        let problems = findings.finish(&text);
+        assert_eq!(problems.iter().next().map(|problem| problem.place.to_string()).as_deref(), Some("2:7"));
+        let shown = problems.render("x.toml", &text, false);
+        assert!(shown.starts_with("error[code]: wrong\n --> x.toml:2:7\n"), "{shown}");
+        assert!(shown.ends_with("\n60 problems in `x.toml`, the first 50 shown\n"), "{shown}");
+        assert!(problems.render("x.toml", &text, true).contains("\u{1b}["));
+    }
+
+    #[test]
+    fn places_that_the_text_does_not_have_do_no_harm() {
+        let mut findings = Findings::default();
+        findings
+            .error("code", &Spot::Text(900..1000), "be\u{1b}[2Jyond")
+            .related(&Spot::Text(2..3), "inside é")
+            .hint("go back");
+        let problems = findings.finish("aé\n");
+        assert!(!problems.render("x", "aé\n", false).contains('\u{1b}'));
+        assert_eq!(problems.render("x", "", false).matches("go back").count(), 1);
+    }
+}

@@ -195,7 +195,7 @@ fn unknown_key(entry: &Entry, of: &str, known: &[&str], findings: &mut Findings)
     let key = entry.key.as_str();
     if LATER.contains(&key) {
         let message = format!("`{key}` is not supported by this version yet");
-        findings.error("not-supported-yet", &entry.key_spot, message).hint(format!("{of} takes {}", listed(known)));
+        findings.error("not-supported-yet", &entry.key_spot, message).hint("remove it for now");
         return;
     }
     let synonym = SYNONYMS.iter().find(|(theirs, ours)| *theirs == key && known.contains(ours));

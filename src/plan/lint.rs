@@ -51,6 +51,16 @@ impl<'a> Lint<'a> {
                     .related(&self.draft.nodes[first].id, "the first of them")
                     .hint("ids are unique in a plan; rename one, and the `needs` that mean it");
             }
+            // Capitals are refused by themselves; here because two such ids would be one file on some systems.
+            if let Some(&other) = self.positions.get(node.id.to_lowercase().as_str())
+                && self.draft.plan.nodes[other].id != node.id
+            {
+                let other_id = &self.draft.plan.nodes[other].id;
+                let message = format!("`{}` and `{}` differ only in case", shown(&node.id), shown(other_id));
+                findings
+                    .error("duplicate-id", &self.draft.nodes[index].id, message)
+                    .related(&self.draft.nodes[other].id, "the other");
+            }
         }
     }
 

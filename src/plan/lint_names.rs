@@ -1,5 +1,6 @@
 //! What prompts, commands and `foreach` expressions speak of: every name must be there when the node starts.
 
+use super::command::{Inside, misplaced};
 use super::diag::{Finding, Findings};
 use super::lint::{Lint, shown};
 use super::names::{Reference, References, code_regions, expression_references, is_word, references};
@@ -117,6 +118,26 @@ impl<'a> Lint<'a> {
         if template.kind == "foreach" {
             self.must_be_list(template, findings);
         }
+        if template.kind == "command" {
+            self.must_be_words(template, findings);
+        }
+    }
+
+    /// Values in a command line are quoted when they are filled in; that holds only among plain words.
+    fn must_be_words(&self, template: &Template<'_>, findings: &mut Findings) {
+        let Some((range, inside)) = misplaced(template.text) else { return };
+        let (place, hint) = match inside {
+            Inside::Quotes => ("quotes", "leave the quotes out: a value is always filled in as one word"),
+            Inside::Backquotes => ("backquotes", "write `$(…)` instead of backquotes"),
+            Inside::HereDocument => {
+                ("a here-document", "print the value into the command: `printf '%s' {{ value }} | …`")
+            }
+        };
+        let error = TemplateError { message: String::new(), range: Some(range) };
+        let spot = self.within(template.spot, template.text, &error);
+        findings
+            .error("value-in-quotes", &spot, format!("a value cannot be filled into {place} of a command safely"))
+            .hint(hint);
     }
 
     fn unknown_name(&self, template: &Template<'_>, root: &str, findings: &mut Findings) {

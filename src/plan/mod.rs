@@ -4,10 +4,12 @@
 //! (`tests/it/purity.rs` reads the source and fails when that changes). Text comes in, values go out;
 //! whoever calls reads files and prints.
 //!
-//! `parse` turns TOML or JSON into a [`Plan`] or into *all* of its problems ([`diag`]); `graph` builds the DAG;
-//! `ready` is the state of a running plan: what may start, what an outcome unlocks or skips; `template` renders
-//! prompts and `foreach` expressions; `show` draws a plan as tree, Mermaid, DOT or JSON.
+//! `source` reads TOML or JSON into one tree of placed values; `parse` turns that into a [`Plan`] or into *all* of its
+//! [`Problems`], with `lint` for what only the whole plan shows. `graph` builds the DAG; `ready` is the state of a
+//! running plan: what may start, what an outcome unlocks or skips; `template` renders prompts and `foreach`
+//! expressions, `names` finds what they speak of; `show` draws a plan as tree, Mermaid, DOT or JSON.
 
+mod command;
 mod diag;
 mod fields;
 mod graph;
@@ -33,7 +35,7 @@ pub use ready::{Effects, Ended, Job, Next, Ready, Shape, ShapeNode};
 pub use show::{dot, json, mermaid, path_text, tree};
 pub use source::Format;
 pub use suggest::nearest;
-pub use template::{NodeResult, NodeView, TemplateError, Values, items, render};
+pub use template::{NodeResult, NodeView, TemplateError, Values, items, render, render_command};
 
 use indexmap::IndexMap;
 use serde::Serialize;

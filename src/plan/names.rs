@@ -46,7 +46,6 @@ pub fn references(template: &str, is_node: impl Fn(&str) -> bool) -> Result<Refe
     if !template.contains('{') {
         return Ok(References::default());
     }
-    compile(template)?;
     collect(template, &code_regions(template), &is_node, compile)
 }
 
@@ -55,7 +54,6 @@ pub fn references(template: &str, is_node: impl Fn(&str) -> bool) -> Result<Refe
 /// # Errors
 /// When the expression cannot be read.
 pub fn expression_references(expression: &str, is_node: impl Fn(&str) -> bool) -> Result<References, TemplateError> {
-    compile_expression(expression)?;
     let whole = 0..expression.len();
     collect(expression, std::slice::from_ref(&whole), &is_node, compile_expression)
 }
@@ -78,8 +76,13 @@ fn collect(
         done = region.end;
     }
     dotted.push_str(&text[done..]);
+    let mut names = compile(text)?;
     // Should the rewriting ever break a template, its plain reading still holds.
-    let names = compile(&dotted).or_else(|_| compile(text))?;
+    if dotted != text
+        && let Ok(better) = compile(&dotted)
+    {
+        names = better;
+    }
     found.names = names.iter().map(|name| reference(name)).collect();
     found.unknown_filters = filters.into_iter().filter(|name| !is_filter(name)).collect();
     Ok(found)

@@ -7,6 +7,7 @@ use super::source::{Placed, Shape, Spot};
 use super::suggest::{nearest, one_of};
 use super::{DEFAULT_ROLE, Foreach, MAX_FOREACH, Node, OnFailure, Work};
 use crate::text::{clip, plural};
+use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -176,8 +177,12 @@ fn work(fields: &Fields<'_>, reader: &Reader<'_>, node: &mut Node, spots: &mut N
             .hint("give a subagent a `prompt` instead");
     }
     let Some((kind, entry)) = prompt.map(|entry| ("prompt", entry)).or(command.map(|entry| ("command", entry))) else {
-        let finding = findings.error("missing-key", &spots.node, format!("{} has no `prompt`", called(&node.id)));
-        finding.hint("say what it is to do: `prompt = \"…\"`, or `command = \"…\"` for a shell command");
+        // A kind of node that a later version brings has been told already.
+        if fields.get("approval").is_none() && fields.get("plan").is_none() {
+            let message = format!("{} has neither `prompt` nor `command`", called(&node.id));
+            let finding = findings.error("missing-key", &spots.node, message);
+            finding.hint("say what it is to do: `prompt = \"…\"`, or `command = \"…\"` for a shell command");
+        }
         return;
     };
     spots.text = entry.value.spot.clone();
@@ -268,15 +273,24 @@ fn output(value: &Placed, findings: &mut Findings) -> Option<Value> {
     // The meta-schema first: it says what is wrong where. Building the validator finds the rest, such as a pattern
     // that is no regular expression or a reference to elsewhere.
     let wrong = match jsonschema::meta::validate(&schema) {
-        Err(error) => Some((error.instance_path().to_string(), error.to_string())),
-        Ok(()) => {
-            jsonschema::validator_for(&schema).err().map(|error| (error.instance_path().to_string(), error.to_string()))
-        }
+        Err(error) => Some(error.to_owned()),
+        Ok(()) => jsonschema::validator_for(&schema).err(),
     };
-    if let Some((path, reason)) = wrong {
-        let spot = at_pointer(value, &path);
-        let message = format!("`output` is not a valid JSON Schema: {}", clip(&reason.replace('\n', " "), 200));
-        findings.error("bad-output-schema", spot, message);
+    if let Some(error) = wrong {
+        let path = error.instance_path().to_string();
+        let (reason, hint) = match error.kind() {
+            ValidationErrorKind::Referencing(_) => (
+                "it refers to something that is not in it".to_owned(),
+                "only references within the schema work: `#/$defs/NAME`",
+            ),
+            _ if path.ends_with("/type") => {
+                let hint = "types are `string`, `number`, `integer`, `boolean`, `array`, `object` and `null`";
+                (format!("{} is not a type", error.instance()), hint)
+            }
+            _ => (error.to_string().replace('\n', " "), ""),
+        };
+        let message = format!("`output` is not a valid JSON Schema: {}", clip(&reason, 200));
+        findings.error("bad-output-schema", at_pointer(value, &path), message).hint(hint);
         return None;
     }
     Some(schema)

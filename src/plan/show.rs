@@ -1,6 +1,6 @@
 //! A plan drawn: as a tree for a terminal, as Mermaid or DOT for a page, as JSON for a program.
 //!
-//! A plan is no tree, so each node stands once, after everything it needs. The critical path is marked by words and
+//! A plan is no tree, so each node stands once, after everything it needs, with the earliest step at which it can run. The critical path is marked by words and
 //! line weight, never by colour alone. Names are escaped for each format.
 
 use super::{Foreach, Graph, Input, Node, OnFailure, Plan, Work};
@@ -18,7 +18,6 @@ const PATH_SHOWN: usize = 12;
 pub fn tree(plan: &Plan) -> String {
     let graph = Graph::new(plan);
     let path = graph.critical_path();
-    let critical: HashSet<usize> = path.iter().copied().collect();
     let mut out = String::new();
     out.push_str(&plan.name);
     if !plan.description.is_empty() {
@@ -33,25 +32,36 @@ pub fn tree(plan: &Plan) -> String {
             let _ = writeln!(out, "{branch} {name:width$}  {}", input_text(input));
         }
     }
-    let _ = writeln!(out, "\n{}", plural(plan.nodes.len(), "node"));
+    tree_nodes(plan, &graph, &path, &mut out);
+    if !path.is_empty() {
+        out.push_str("\n1, 2, … is the earliest step: nodes with the same number can run at once\n");
+        let _ = writeln!(out, "* critical path: {} ({})", path_text(plan, &path), plural(path.len(), "node"));
+    }
+    out
+}
+
+fn tree_nodes(plan: &Plan, graph: &Graph, path: &[usize], out: &mut String) {
+    let critical: HashSet<usize> = path.iter().copied().collect();
+    let steps = graph.steps();
+    let last_step = steps.iter().copied().max().unwrap_or(0);
+    let _ = writeln!(out, "\n{} in {}", plural(plan.nodes.len(), "node"), plural(last_step as usize, "step"));
+    let digits = last_step.to_string().len();
     let width = plan.nodes.iter().map(|node| node.id.len()).max().unwrap_or(0).min(32);
-    let order = graph.topological();
+    let mut order: Vec<usize> = (0..plan.nodes.len()).collect();
+    order.sort_by_key(|&node| steps[node]);
     for (at, &index) in order.iter().enumerate() {
         let last = at + 1 == order.len();
         let node = &plan.nodes[index];
         let mark = if critical.contains(&index) { '*' } else { ' ' };
-        let lines = node_lines(node);
-        let mut lines = lines.iter();
-        let first = lines.next().map(String::as_str).unwrap_or_default();
-        let _ = writeln!(out, "{} {mark} {:width$}  {first}", if last { "└─" } else { "├─" }, node.id);
-        for line in lines {
-            let _ = writeln!(out, "{}   {:width$}  {line}", if last { "  " } else { "│ " }, "");
+        let (branch, trunk) = if last { ("└─", "  ") } else { ("├─", "│ ") };
+        for (at, line) in node_lines(node).iter().enumerate() {
+            let _ = if at == 0 {
+                writeln!(out, "{branch} {:digits$} {mark} {:width$}  {line}", steps[index], node.id)
+            } else {
+                writeln!(out, "{trunk} {:digits$}   {:width$}  {line}", "", "")
+            };
         }
     }
-    if !path.is_empty() {
-        let _ = writeln!(out, "\n* critical path: {} ({})", path_text(plan, &path), plural(path.len(), "node"));
-    }
-    out
 }
 
 /// `a -> b -> c`; a long path in part.

@@ -5,7 +5,7 @@
 //! that walks the tree can run out of stack.
 
 use super::diag::Findings;
-use crate::text::{clip, floor_boundary};
+use crate::text::clip;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
@@ -123,11 +123,12 @@ impl Placed {
 /// Reads TOML. `None` when its syntax is broken; every error that the parser recovers from has then been found.
 pub(super) fn read_toml(text: &str, findings: &mut Findings) -> Option<Placed> {
     let (document, errors) = DeTable::parse_recoverable(text);
-    let mut lines: HashSet<Option<usize>> = HashSet::new();
+    let newlines: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
+    let mut lines: HashSet<usize> = HashSet::new();
     for error in &errors {
         let span = error.span().unwrap_or(0..0);
         // One slip makes the parser stumble more than once in a row: the first stumble of a line says it best.
-        if lines.insert(text[..floor_boundary(text, span.start)].rfind('\n')) {
+        if lines.insert(newlines.partition_point(|&newline| newline < span.start)) {
             findings.error("syntax", &Spot::Text(span), format!("this is not TOML: {}", error.message()));
         }
     }
@@ -179,7 +180,8 @@ fn toml_integer(integer: &DeInteger<'_>, spot: &Spot, findings: &mut Findings) -
 
 fn no_such_number(text: &str, spot: &Spot, findings: &mut Findings) -> Shape {
     findings.error("bad-number", spot, format!("`{}` is not a number that fits here", clip(text, 40)));
-    Shape::Number(0.into())
+    // As if it were not there: one mistake, one problem.
+    Shape::Null
 }
 
 fn too_deep(spot: &Spot, findings: &mut Findings) {
@@ -334,4 +336,106 @@ fn pointer_table(fields: &Map<String, Value>, pointer: &str, depth: usize, findi
         }
     });
     Shape::Table(entries.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn codes(format: Format, text: &str) -> Vec<&'static str> {
+        let mut findings = Findings::default();
+        match format {
+            Format::Toml => read_toml(text, &mut findings),
+            Format::Json => read_json(text, &mut findings),
+        };
+        findings.finish(text).iter().map(|problem| problem.code).collect()
+    }
+
+    /// Every value with the text that its span covers.
+    fn spans(text: &str, value: &Placed, out: &mut Vec<String>) {
+        if let Spot::Text(span) = &value.spot {
+            out.push(text[span.clone()].to_owned());
+        }
+        match &value.shape {
+            Shape::List(items) => items.iter().for_each(|item| spans(text, item, out)),
+            Shape::Table(entries) => entries.iter().for_each(|entry| spans(text, &entry.value, out)),
+            Shape::Null | Shape::Bool(_) | Shape::Number(_) | Shape::Text(_) | Shape::Date(_) => {}
+        }
+    }
+
+    #[test]
+    fn every_json_value_knows_its_place() {
+        let text = "{ \"a\" : [ 1 , \"é\" , { \"b\": null } ] ,\n \"c\\n\": true }";
+        let mut findings = Findings::default();
+        let value = read_json(text, &mut findings).unwrap();
+        let mut found = Vec::new();
+        spans(text, &value, &mut found);
+        assert_eq!(found, [text, "[ 1 , \"é\" , { \"b\": null } ]", "1", "\"é\"", "{ \"b\": null }", "null", "true"]);
+        assert_eq!(value.to_json(), serde_json::from_str::<Value>(text).unwrap());
+        assert!(!findings.has_errors());
+    }
+
+    #[test]
+    fn depth_and_size_are_bounded_in_every_spelling() {
+        let deep = 50_000;
+        assert_eq!(codes(Format::Json, &("[".repeat(deep) + &"]".repeat(deep))), ["too-deep"]);
+        assert_eq!(codes(Format::Toml, &format!("a = {}{}", "[".repeat(deep), "]".repeat(deep))), ["syntax"]);
+        assert_eq!(codes(Format::Toml, &format!("a = {}", "{a=".repeat(deep))), ["syntax"]);
+        assert_eq!(codes(Format::Toml, &format!("[{}]", ["a"; 10_000].join("."))), ["syntax"]);
+        let dotted = format!("{} = ", ["a"; 70].join("."));
+        let crossed = (0..70).fold("1".to_owned(), |inner, _| format!("{{ {dotted} {inner} }}"));
+        assert_eq!(codes(Format::Toml, &format!("a = {crossed}")), ["too-deep"]);
+        for number in ["1e999", "-1e999"] {
+            assert_eq!(codes(Format::Json, number), ["bad-number"], "{number}");
+        }
+        for number in ["9223372036854775808", "nan", "inf", "1e999", "0xffffffffffffffffffff"] {
+            assert_eq!(codes(Format::Toml, &format!("a = {number}")), ["bad-number"], "{number}");
+        }
+        let mut value = Value::Null;
+        for _ in 0..500 {
+            value = Value::Array(vec![value]);
+        }
+        let mut findings = Findings::default();
+        read_value(&value, &mut findings);
+        assert!(findings.has_errors());
+    }
+
+    #[test]
+    fn a_key_given_twice_is_told_with_both_places() {
+        let mut findings = Findings::default();
+        let text = "{\"a\": 1, \"\\u0061\": 2}";
+        read_json(text, &mut findings);
+        assert_eq!(
+            findings.finish(text).for_model(),
+            "1:10: `a` is given twice (first here: 1:2)\n1 problem in the plan\n"
+        );
+        assert_eq!(codes(Format::Toml, "a = 1\na = 2"), ["syntax"]);
+    }
+
+    #[test]
+    fn toml_tells_all_syntax_errors_it_can_recover_from() {
+        let mut findings = Findings::default();
+        let text = "a = \nb = 1\nc = [1,,2]\n[d\ne = 'x\n";
+        assert!(read_toml(text, &mut findings).is_none());
+        assert_eq!(
+            findings.finish(text).for_model(),
+            "1:5: this is not TOML: string values must be quoted, expected literal string\n\
+             3:8: this is not TOML: extra comma in array, expected value\n\
+             4:3: this is not TOML: unclosed table, expected `]`\n\
+             3 problems in the plan\n"
+        );
+    }
+
+    #[test]
+    fn the_format_is_told_by_name_then_by_text() {
+        for (name, text, format) in [
+            ("a.json", "", Format::Json),
+            ("a.JSON", "", Format::Json),
+            ("a.toml", "{", Format::Toml),
+            ("<stdin>", "\u{feff} \r\n{}", Format::Json),
+            ("plan", "version = 1", Format::Toml),
+        ] {
+            assert_eq!(Format::of(name, text), format, "{name}");
+        }
+    }
 }

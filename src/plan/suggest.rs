@@ -3,8 +3,8 @@
 /// The candidate that looks most like `name`, if any looks like it at all.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = name.to_lowercase();
-    // One slip in a short name, one in three characters of a long one.
-    let allowed = (wanted.chars().count() / 3).clamp(1, 4);
+    // One slip in three characters; two letters are too few to tell what was meant.
+    let allowed = (wanted.chars().count() / 3).min(4);
     candidates
         .into_iter()
         // Distance is quadratic in length; names that differ much in length cannot be near.
@@ -17,7 +17,7 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 
 /// `` `a` ``, `` `a` or `b` ``, `` `a`, `b` or `c` ``; long lists end in a count.
 pub(super) fn one_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    const SHOWN: usize = 12;
+    const SHOWN: usize = 16;
     let names: Vec<&str> = names.into_iter().collect();
     let mut quoted: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
     if names.len() > SHOWN {
@@ -41,6 +41,8 @@ mod tests {
         assert_eq!(nearest("anwser", ids), Some("answer"));
         assert_eq!(nearest("Part", ids), Some("part"));
         assert_eq!(nearest("question", ids), None);
+        assert_eq!(nearest("b", ["a"]), None);
+        assert_eq!(nearest("A", ["a"]), Some("a"));
         assert_eq!(nearest(&"x".repeat(100_000), ids), None);
     }
 
@@ -49,6 +51,6 @@ mod tests {
         assert_eq!(one_of([]), "nothing");
         assert_eq!(one_of(["a"]), "`a`");
         assert_eq!(one_of(["a", "b", "c"]), "`a`, `b` or `c`");
-        assert!(one_of(["x"; 20]).ends_with("`x` or 8 more"));
+        assert!(one_of(["x"; 24]).ends_with("`x` or 8 more"));
     }
 }

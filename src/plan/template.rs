@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 /// Steps that one template may take.
-const FUEL: u64 = 2_000_000;
+const FUEL: u64 = 1_000_000;
 /// Bytes that values may fill into one template.
 const MAX_FILLED: usize = 8 * 1024 * 1024;
 
@@ -106,6 +106,23 @@ pub fn render(template: &str, values: &Values) -> Result<String, TemplateError> 
         return Ok(template.to_owned());
     }
     Ok(environment().template_from_str(template)?.render(context(template, values))?)
+}
+
+/// Fills the template of a command line: values become words of the shell, whatever they hold.
+///
+/// # Errors
+/// As [`render`].
+pub fn render_command(template: &str, values: &Values) -> Result<String, TemplateError> {
+    if !template.contains('{') {
+        return Ok(template.to_owned());
+    }
+    static SHELL: OnceLock<Environment<'static>> = OnceLock::new();
+    let shell = SHELL.get_or_init(|| {
+        let mut environment = environment().clone();
+        environment.set_formatter(write_words);
+        environment
+    });
+    Ok(shell.template_from_str(template)?.render(context(template, values))?)
 }
 
 /// The items of a `foreach`.
@@ -205,20 +222,34 @@ fn write_value(out: &mut minijinja::Output<'_>, state: &mut State<'_, '_>, value
         Some(text) => std::borrow::Cow::Borrowed(text),
         None => match value.kind() {
             ValueKind::Undefined => return Ok(()),
-            ValueKind::Seq | ValueKind::Iterable | ValueKind::Map | ValueKind::None => {
+            // The engine writes `True` and `none` where a reader of a plan expects JSON.
+            ValueKind::Seq | ValueKind::Iterable | ValueKind::Map | ValueKind::None | ValueKind::Bool => {
                 let json = serde_json::to_string(value);
                 json.map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))?.into()
             }
             _ => value.to_string().into(),
         },
     };
+    write_bounded(out, state, &text)
+}
+
+fn write_words(out: &mut minijinja::Output<'_>, state: &mut State<'_, '_>, value: &Filled) -> Result<(), Error> {
+    if value.kind() == ValueKind::Undefined {
+        return Ok(());
+    }
+    let json = serde_json::to_value(value);
+    let json = json.map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))?;
+    write_bounded(out, state, &super::command::words(&json))
+}
+
+fn write_bounded(out: &mut minijinja::Output<'_>, state: &mut State<'_, '_>, text: &str) -> Result<(), Error> {
     let written = state.get_or_insert_extension_with(Written::default);
     written.0 = written.0.saturating_add(text.len());
     if written.0 > MAX_FILLED {
         let message = format!("the values fill more than {MAX_FILLED} bytes into it");
         return Err(Error::new(ErrorKind::InvalidOperation, message));
     }
-    out.write_str(&text).map_err(Error::from)
+    out.write_str(text).map_err(Error::from)
 }
 
 /// Inputs, `item`, `index`; and `nodes`, whose reports may be large, only where the template speaks of them.
@@ -232,5 +263,93 @@ fn context(template: &str, values: &Values) -> Filled {
     if template.contains("nodes") {
         context.push(("nodes", Filled::from(Serde(&values.nodes))));
     }
-    Filled::from_iter(context)
+    Filled::from_pairs(context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn view(summary: &str, output: Option<Value>) -> NodeView {
+        NodeView { outcome: Outcome::Succeeded, summary: summary.into(), output, findings: vec![json!({"claim": "c"})] }
+    }
+
+    fn values() -> Values {
+        let mut values = Values { item: Some((2, json!({"path": "src"}))), ..Values::default() };
+        values.inputs.insert("question".into(), json!("why {{ item }} costs $1?"));
+        values.inputs.insert("paths".into(), json!(["a", "b"]));
+        values.inputs.insert("depth".into(), json!(3));
+        values.inputs.insert("deep".into(), json!(true));
+        let map = view("two parts", Some(json!({"parts": ["x", "y"], "z": 1, "a": null})));
+        values.nodes.insert("map".into(), NodeResult::One(map));
+        let parts = ["first", "second"].map(|summary| view(summary, None));
+        values.nodes.insert("a-b".into(), NodeResult::Many(parts.into()));
+        values
+    }
+
+    #[test]
+    fn values_are_filled_in_as_text_or_json_and_never_expanded_again() {
+        for (template, expected) in [
+            ("plain { text } $1\n", "plain { text } $1\n"),
+            ("{{ question }}\n", "why {{ item }} costs $1?\n"),
+            ("{{ depth }} {{ deep }} {{ paths }}", "3 true [\"a\",\"b\"]"),
+            ("{{ item }} {{ item.path }} {{ index }}", "{\"path\":\"src\"} src 2"),
+            ("{{ nodes.map.output }}", "{\"parts\":[\"x\",\"y\"],\"z\":1,\"a\":null}"),
+            ("{{ nodes.map.outcome }}: {{ nodes.map.summary }}", "succeeded: two parts"),
+            ("{% for r in nodes['a-b'] %}{{ loop.index }} {{ r.summary }};{% endfor %}", "1 first;2 second;"),
+            ("{{ nodes['a-b'][0].output }}", "null"),
+            ("{{ nodes.map.findings[0].claim | upper }}", "C"),
+            ("{% raw %}{{ x }}{% endraw %} <b>&", "{{ x }} <b>&"),
+        ] {
+            assert_eq!(render(template, &values()).unwrap(), expected, "{template}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_an_error_that_names_it() {
+        for (template, expected) in [
+            ("{{ quesion }}", "a name is not defined: `quesion` is undefined"),
+            ("{{ nodes.map.output.prts }}", "a name is not defined: `nodes.map.output.prts` is undefined"),
+            ("{{ nodes.gone.summary }}", "a name is not defined: `nodes.gone` is undefined"),
+            ("{% if quesion %}x{% endif %}", "a name is not defined: `quesion` is undefined"),
+            ("{{ x", "syntax error: unexpected end of input, expected end of variable block"),
+            ("{% include 'x' %}", "syntax error: unknown statement include"),
+            ("{{ question | nope }}", "filter nope is unknown"),
+        ] {
+            assert_eq!(render(template, &values()).unwrap_err().to_string(), expected, "{template}");
+        }
+    }
+
+    #[test]
+    fn foreach_yields_a_list_or_says_what_it_is_instead() {
+        let of = |text: &str| items(&Foreach::Expression(text.into()), &values());
+        assert_eq!(of("nodes.map.output.parts").unwrap(), [json!("x"), json!("y")]);
+        assert_eq!(of("paths").unwrap(), [json!("a"), json!("b")]);
+        assert_eq!(of("nodes['a-b']").unwrap().len(), 2);
+        assert_eq!(of("range(1000)").unwrap().len(), 1000);
+        assert_eq!(items(&Foreach::Items(vec![json!(1)]), &values()).unwrap(), [json!(1)]);
+        for (expression, expected) in [
+            ("question", "`foreach` needs a list, but `question` is the text `why {{ item }} costs $1?`"),
+            ("nodes.map.output", "`foreach` needs a list, but `nodes.map.output` is a table"),
+            ("nodes.map.output.z", "`foreach` needs a list, but `nodes.map.output.z` is a number: `1`"),
+            ("nodes.map.output.a", "`foreach` needs a list, but `nodes.map.output.a` is null"),
+            ("nodes.map.output.b", "`foreach` needs a list, but `nodes.map.output.b` is not defined"),
+            ("range(1001)", "`range(1001)` has more than the 1000 items that are run"),
+        ] {
+            assert_eq!(of(expression).unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn hostile_templates_end() {
+        let loops = "{% for a in range(99999) %}".repeat(3) + "x" + &"{% endfor %}".repeat(3);
+        assert!(render(&loops, &values()).unwrap_err().to_string().contains("steps"));
+        let big = "{% set s = 'x' * 1000000 %}{% for a in range(99999) %}{{ s }}{% endfor %}";
+        assert!(render(big, &values()).unwrap_err().to_string().contains("bytes"));
+        let deep = format!("{{{{ {}1{} }}}}", "(".repeat(100_000), ")".repeat(100_000));
+        assert!(render(&deep, &values()).is_err());
+        let deep = format!("{}x{}", "{% if true %}".repeat(10_000), "{% endif %}".repeat(10_000));
+        assert!(render(&deep, &values()).is_err());
+    }
 }

@@ -196,11 +196,32 @@ impl Kept {
             self.head.append(&mut self.tail);
             return text::printable(&String::from_utf8_lossy(&self.head)).into_owned();
         }
+        // Neither cut may fall into a character.
+        let whole = whole_chars(&self.head);
+        self.omitted += self.head.len() - whole;
+        self.head.truncate(whole);
+        let rest = self.tail.iter().take(3).take_while(|byte| is_inside(**byte)).count();
+        self.omitted += rest;
+        self.tail.drain(..rest);
         let head = String::from_utf8_lossy(&self.head).into_owned();
         let tail = String::from_utf8_lossy(&self.tail).into_owned();
         let gap = format!("\n[… {} left out …]\n", text::plural(self.omitted, "byte"));
         text::printable(&(head + &gap + &tail)).into_owned()
     }
+}
+
+/// How many of these bytes there are before a last character that is cut.
+fn whole_chars(bytes: &[u8]) -> usize {
+    let Some(start) = bytes.iter().rposition(|byte| !is_inside(*byte)) else { return bytes.len() };
+    match std::str::from_utf8(&bytes[start..]) {
+        Err(error) if error.error_len().is_none() => start,
+        Ok(_) | Err(_) => bytes.len(),
+    }
+}
+
+/// Whether this is a byte of a UTF-8 character after its first.
+fn is_inside(byte: u8) -> bool {
+    byte & 0b1100_0000 == 0b1000_0000
 }
 
 async fn keep(pipe: Option<impl AsyncRead + Unpin>, mut told: watch::Receiver<()>) -> Kept {

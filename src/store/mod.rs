@@ -22,9 +22,9 @@ pub use git::git_head;
 pub use line::push_line;
 pub use memory::MemoryStore;
 pub use place::{RunPlace, make_run_dir, run_roots};
-pub use read::{Log, LogWarning, MAX_LINE, read_log, scan_log};
+pub use read::{Log, LogWarning, MAX_LINE, read_log, read_transcript, scan_log};
 pub use run_dir::{FileStore, RUN_VERSION, RunHeader, transcript_path};
-pub use runs::{FoundRun, RunRecord, find_runs, newest_first};
+pub use runs::{FoundRun, NodeRecord, RunRecord, TranscriptLine, find_runs, newest_first};
 pub use summary::{Counts, Group, MergeSummary, NodeSummary, Summary};
 
 use crate::event::Event;

@@ -3,7 +3,7 @@
 use super::{StoreError, file_name, fnv};
 use crate::text;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// What git must not see of `.sortie/`.
@@ -34,8 +34,11 @@ pub fn run_roots(workspace: &Path, state_dir: Option<&Path>) -> Vec<PathBuf> {
 /// When neither place can be written, or the workspace's fails for another reason than being read-only.
 pub fn make_run_dir(workspace: &Path, state_dir: Option<&Path>, id: &str) -> Result<RunPlace, StoreError> {
     let dir = workspace.join(".sortie").join("runs").join(file_name(id));
-    match fs::create_dir_all(&dir).and_then(|()| make_gitignore(workspace)) {
-        Ok(()) => Ok(RunPlace { dir, notice: None }),
+    match fs::create_dir_all(&dir) {
+        Ok(()) => {
+            make_gitignore(workspace);
+            Ok(RunPlace { dir, notice: None })
+        }
         Err(error) => match state_dir {
             Some(state) if is_read_only(&error) => {
                 let dir = state_root(workspace, state).join(file_name(id));
@@ -52,11 +55,10 @@ pub fn make_run_dir(workspace: &Path, state_dir: Option<&Path>, id: &str) -> Res
     }
 }
 
-fn make_gitignore(workspace: &Path) -> io::Result<()> {
-    match fs::File::create_new(workspace.join(".sortie").join(".gitignore")) {
-        Ok(mut file) => io::Write::write_all(&mut file, GITIGNORE.as_bytes()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
+/// Leaves one that is there alone. A run without it is recorded all the same.
+fn make_gitignore(workspace: &Path) {
+    if let Ok(mut file) = fs::File::create_new(workspace.join(".sortie").join(".gitignore")) {
+        let _ = file.write_all(GITIGNORE.as_bytes());
     }
 }
 

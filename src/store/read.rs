@@ -7,6 +7,7 @@ use super::StoreError;
 use crate::event::{Event, LOG_VERSION};
 use crate::text;
 use serde::Deserialize;
+use serde_json::Value;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -61,8 +62,27 @@ pub fn read_log(path: &Path) -> Result<Log, StoreError> {
 /// # Errors
 /// When the file cannot be read. Damage inside it is a warning.
 pub fn scan_log(path: &Path, visit: impl FnMut(Event)) -> Result<Vec<LogWarning>, StoreError> {
-    let scanned = File::open(path).and_then(|file| scan(BufReader::with_capacity(64 * 1024, file), MAX_LINE, visit));
-    scanned.map_err(|error| StoreError::read(path, &error))
+    scan_file(path, parse, visit)
+}
+
+/// Reads the records of a transcript: values of any kind.
+///
+/// # Errors
+/// When the file cannot be read. Damage inside it is a warning.
+pub fn read_transcript(path: &Path) -> Result<(Vec<Value>, Vec<LogWarning>), StoreError> {
+    let mut records = Vec::new();
+    let parse = |line: &[u8]| serde_json::from_slice(line).map_err(|_| "not a record; left out".to_string());
+    let warnings = scan_file(path, parse, |record| records.push(record))?;
+    Ok((records, warnings))
+}
+
+fn scan_file<T>(
+    path: &Path,
+    parse: impl Fn(&[u8]) -> Result<T, String>,
+    visit: impl FnMut(T),
+) -> Result<Vec<LogWarning>, StoreError> {
+    let file = File::open(path).map(|file| BufReader::with_capacity(64 * 1024, file));
+    file.and_then(|file| scan(file, MAX_LINE, parse, visit)).map_err(|error| StoreError::read(path, &error))
 }
 
 /// A line without its end.
@@ -74,7 +94,12 @@ enum Line {
     End,
 }
 
-fn scan(mut log: impl BufRead, max_line: usize, mut visit: impl FnMut(Event)) -> io::Result<Vec<LogWarning>> {
+fn scan<T>(
+    mut log: impl BufRead,
+    max_line: usize,
+    parse: impl Fn(&[u8]) -> Result<T, String>,
+    mut visit: impl FnMut(T),
+) -> io::Result<Vec<LogWarning>> {
     let mut warnings = Vec::new();
     let mut line = Vec::new();
     for number in 1.. {
@@ -87,7 +112,7 @@ fn scan(mut log: impl BufRead, max_line: usize, mut visit: impl FnMut(Event)) ->
             Line::TooLong => Err(format!("longer than {max_line} bytes; left out")),
         };
         match read {
-            Ok(event) => visit(event),
+            Ok(record) => visit(record),
             Err(problem) => warn(&mut warnings, number, problem),
         }
     }
@@ -185,7 +210,7 @@ mod tests {
 
     fn read(bytes: &[u8], max_line: usize) -> (Vec<u64>, Vec<String>) {
         let mut seqs = Vec::new();
-        let warnings = scan(bytes, max_line, |event| seqs.push(event.seq)).unwrap();
+        let warnings = scan(bytes, max_line, parse, |event| seqs.push(event.seq)).unwrap();
         (seqs, warnings.iter().map(ToString::to_string).collect())
     }
 

@@ -1,7 +1,7 @@
 //! A run directory: what is in it, and the store that writes it.
 //!
 //! ```text
-//! run.json                    what the run is (RunHeader); written first
+//! run.json                    what the run is (RunHeader); written before the first event
 //! plan.json, plan.2.json, …   accepted plans
 //! events.jsonl                the log: one durable event per line
 //! agents/NODE.ATTEMPT.jsonl   transcripts; agents/coordinator.jsonl is the parent's
@@ -98,15 +98,17 @@ impl FileStore {
     /// Makes the run directory `dir` with its `run.json` and starts the writer.
     ///
     /// # Errors
-    /// When something of that cannot be written.
+    /// When something of that cannot be written, or `dir` has a log already.
     pub fn create(dir: &Path, header: &RunHeader) -> Result<Self, StoreError> {
         let written = |path: &Path, result: io::Result<()>| result.map_err(|e| StoreError::written(path, &e));
         for folder in [dir.to_path_buf(), dir.join(AGENTS), dir.join(ARTIFACTS)] {
             written(&folder, fs::create_dir_all(&folder))?;
         }
-        let path = dir.join(HEADER);
-        written(&path, write_header(&path, header))?;
-        written(&dir.join(EVENTS), create_log(dir))?;
+        // The log first: a directory that has one is another run's, and nothing of it may be overwritten.
+        let (log, about) = (dir.join(EVENTS), dir.join(HEADER));
+        written(&log, fs::File::create_new(&log).map(drop))?;
+        written(&about, write_header(&about, header))?;
+        sync_names(dir);
         FileStore::start(dir, RunFiles::new(dir.to_path_buf()))
     }
 
@@ -182,7 +184,7 @@ impl Store for FileStore {
 }
 
 impl Drop for FileStore {
-    /// Waits for the writer, at most [`DRAIN`]. Does not block when `sync` was awaited before.
+    /// Waits for the writer, at most five seconds. Does not block when `sync` was awaited before.
     fn drop(&mut self) {
         self.jobs = None;
         let writer = self.writer.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner).take();
@@ -200,14 +202,11 @@ fn write_header(path: &Path, header: &RunHeader) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Makes the log and puts the names of all that was made on disk.
-fn create_log(dir: &Path) -> io::Result<()> {
-    fs::OpenOptions::new().create(true).append(true).open(dir.join(EVENTS))?;
-    // Directories cannot be synced everywhere.
+/// Puts the names of what was made in `dir` on disk, where directories can be synced.
+fn sync_names(dir: &Path) {
     if let Ok(opened) = fs::File::open(dir) {
         let _ = opened.sync_all();
     }
-    Ok(())
 }
 
 /// Where the transcript of a conversation is, relative to the run directory.

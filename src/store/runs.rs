@@ -1,8 +1,11 @@
 //! Finding runs and reading what they are.
 
 use super::run_dir::{EVENTS, HEADER};
-use super::{LogWarning, RunHeader, StoreError, Summary, scan_log};
-use crate::event::Event;
+use super::{LogWarning, RunHeader, StoreError, Summary, read_transcript, scan_log, transcript_path};
+use crate::agent::history::Record;
+use crate::agent::{Attempt, AttemptEnd};
+use crate::event::{Event, EventKind};
+use serde_json::Value;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -100,4 +103,86 @@ fn read_header(path: &Path) -> Result<RunHeader, StoreError> {
         action: "read",
         reason: error.to_string(),
     })
+}
+
+/// A node as its run's directory tells it: its latest attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeRecord {
+    /// Full name.
+    pub node: String,
+    /// What it was given, if it started.
+    pub attempt: Option<Attempt>,
+    /// How it ended, and its duration in milliseconds.
+    pub end: Option<(AttemptEnd, u64)>,
+    /// Its conversation, if it had one.
+    pub transcript: Vec<TranscriptLine>,
+    /// What could not be read, in sentences.
+    pub problems: Vec<String>,
+}
+
+/// A line of a transcript.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TranscriptLine {
+    /// One that this version writes.
+    Known(Record),
+    /// JSON of another kind.
+    Other(Value),
+}
+
+impl NodeRecord {
+    /// The record of `node` in the run found; `None` when the run has no such node. `coordinator` is the parent's
+    /// conversation.
+    pub fn read(found: &FoundRun, node: &str) -> Option<Self> {
+        let (mut attempt, mut end) = (None, None);
+        let run = RunRecord::read(found, |event| {
+            if let EventKind::NodeStarted { attempt: started } = &event.kind
+                && started.node == node
+            {
+                attempt = Some(started.clone());
+            }
+            if let EventKind::NodeFinished { node: name, end: ended, duration_ms, .. } = &event.kind
+                && name == node
+            {
+                end = Some((ended.clone(), *duration_ms));
+            }
+        });
+        let number = attempt.as_ref().map_or(0, |attempt| attempt.attempt);
+        let path = found.dir.join(transcript_path(node, number));
+        let mut problems = run.problems;
+        let (transcript, warnings) = match read_transcript(&path) {
+            Ok(read) => read,
+            Err(error) => {
+                if path.exists() {
+                    problems.push(error.to_string());
+                }
+                Default::default()
+            }
+        };
+        if attempt.is_none() && end.is_none() && transcript.is_empty() && run.summary.node(node).is_none() {
+            return None;
+        }
+        problems.extend(warnings.iter().map(|warning| format!("transcript, {warning}")));
+        let transcript = transcript.into_iter().map(TranscriptLine::from).collect();
+        Some(NodeRecord { node: node.to_string(), attempt, end, transcript, problems })
+    }
+}
+
+impl TranscriptLine {
+    /// The line as JSON.
+    pub fn to_value(&self) -> Value {
+        match self {
+            // A record is plain data: it always has a JSON form.
+            TranscriptLine::Known(record) => serde_json::to_value(record).unwrap_or_default(),
+            TranscriptLine::Other(value) => value.clone(),
+        }
+    }
+}
+
+impl From<Value> for TranscriptLine {
+    fn from(value: Value) -> Self {
+        match serde_json::from_value(value.clone()) {
+            Ok(record) => TranscriptLine::Known(record),
+            Err(_) => TranscriptLine::Other(value),
+        }
+    }
 }

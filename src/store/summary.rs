@@ -315,6 +315,11 @@ impl Summary {
 }
 
 impl Counts {
+    /// All of them.
+    pub fn all(&self) -> usize {
+        self.waiting + self.running + self.done + self.failed + self.skipped
+    }
+
     fn of(&mut self, node: &NodeSummary) -> &mut usize {
         match node.outcome {
             None if node.started.is_some() => &mut self.running,

@@ -16,7 +16,7 @@ use super::run_dir::{EVENTS, REPORT, artifact_path, plan_path, transcript_path};
 use super::{StoreError, reason};
 use crate::event::{Event, EventKind};
 use serde_json::Value;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(super) struct Writer<D> {
     root: PathBuf,
     failure: watch::Sender<Option<StoreError>>,
     /// Files written since they were last synced, by the conversation they belong to.
-    unsynced: HashMap<String, BTreeSet<PathBuf>>,
+    unsynced: BTreeMap<String, BTreeSet<PathBuf>>,
 }
 
 /// Whose files a terminal event speaks of.
@@ -58,7 +58,7 @@ enum Subject<'a> {
 
 impl<D: Disk> Writer<D> {
     pub(super) fn new(disk: D, root: PathBuf, failure: watch::Sender<Option<StoreError>>) -> Self {
-        Writer { disk, root, failure, unsynced: HashMap::new() }
+        Writer { disk, root, failure, unsynced: BTreeMap::new() }
     }
 
     /// Writes until the last sender is gone.
@@ -98,12 +98,11 @@ impl<D: Disk> Writer<D> {
             // Whoever waited may have been cancelled.
             let _ = waiting.send(());
         }
-        for event in &terminal {
-            self.attempt(|writer| writer.sync_subject(&subject(&event.kind)));
-        }
+        let mut speaks_of: Vec<PathBuf> = terminal.iter().flat_map(|event| self.take(&subject(&event.kind))).collect();
         if !syncs.is_empty() {
-            self.attempt(|writer| writer.sync_subject(&Subject::Everything));
+            speaks_of.extend(self.take(&Subject::Everything));
         }
+        self.attempt(|writer| writer.sync(&speaks_of));
         self.attempt(|writer| writer.append_lines(&lines, !terminal.is_empty() || !syncs.is_empty()));
         for waiting in syncs {
             let _ = waiting.send(self.result());
@@ -150,24 +149,28 @@ impl<D: Disk> Writer<D> {
         Ok(())
     }
 
-    fn sync_subject(&mut self, subject: &Subject<'_>) -> Result<(), StoreError> {
-        let files: Vec<PathBuf> = match subject {
+    /// The files that are not yet on disk for sure, no longer counted as such.
+    fn take(&mut self, subject: &Subject<'_>) -> Vec<PathBuf> {
+        match subject {
             Subject::One(conversation) => self.unsynced.remove(*conversation).into_iter().flatten().collect(),
-            Subject::Everything => self.unsynced.drain().flat_map(|(_, files)| files).collect(),
+            Subject::Everything => std::mem::take(&mut self.unsynced).into_values().flatten().collect(),
             Subject::Nothing => Vec::new(),
-        };
-        for file in files {
-            self.disk.sync(&file).map_err(|error| self.error(&file, &error))?;
-            self.disk.close(&file);
         }
+    }
+
+    fn sync(&mut self, files: &[PathBuf]) -> Result<(), StoreError> {
+        self.disk.sync(files).map_err(|(file, error)| self.error(&file, &error))?;
+        files.iter().for_each(|file| self.disk.close(file));
         Ok(())
     }
 
     fn append_lines(&mut self, lines: &[u8], sync: bool) -> Result<(), StoreError> {
         let log = Path::new(EVENTS);
-        let appended = if lines.is_empty() { Ok(()) } else { self.disk.append(log, lines) };
-        let synced = appended.and_then(|()| if sync { self.disk.sync(log) } else { Ok(()) });
-        synced.map_err(|error| self.error(log, &error))
+        if !lines.is_empty() {
+            self.disk.append(log, lines).map_err(|error| self.error(log, &error))?;
+        }
+        let synced = if sync { self.disk.sync(&[log.to_path_buf()]) } else { Ok(()) };
+        synced.map_err(|(file, error)| self.error(&file, &error))
     }
 
     fn error(&self, file: &Path, error: &io::Error) -> StoreError {
@@ -216,5 +219,145 @@ pub(super) async fn failure(mut seen: watch::Receiver<Option<StoreError>>) -> St
         Ok(None) => std::future::pending().await,
         // The writer is gone while its store lives: it panicked.
         Err(_) => StoreError { path: EVENTS.into(), action: "written", reason: "the writer has stopped".into() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::AttemptEnd;
+    use crate::event::{LOG_VERSION, Timestamp};
+    use crate::plan::Outcome;
+    use serde_json::json;
+    use std::sync::{Mutex, mpsc};
+
+    /// Records what is done; fails from the given call on.
+    #[derive(Clone)]
+    struct Recorder {
+        calls: Arc<Mutex<Vec<String>>>,
+        fails_at: usize,
+    }
+
+    impl Recorder {
+        fn note(&self, call: String) -> io::Result<()> {
+            let mut calls = self.calls.lock().unwrap();
+            calls.push(call);
+            if calls.len() > self.fails_at { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+        }
+    }
+
+    impl Disk for Recorder {
+        fn append(&mut self, file: &Path, bytes: &[u8]) -> io::Result<()> {
+            let lines = bytes.iter().filter(|b| **b == b'\n').count();
+            self.note(format!("append {} {lines}", file.display()))
+        }
+
+        fn replace(&mut self, file: &Path, _: &[u8]) -> io::Result<()> {
+            self.note(format!("replace {}", file.display()))
+        }
+
+        fn sync(&mut self, files: &[PathBuf]) -> Result<(), (PathBuf, io::Error)> {
+            files.iter().try_for_each(|file| {
+                self.note(format!("sync {}", file.display())).map_err(|error| (file.clone(), error))
+            })
+        }
+
+        fn close(&mut self, _: &Path) {}
+    }
+
+    fn event(kind: EventKind) -> Job {
+        Job::Event(Arc::new(Event { v: LOG_VERSION, seq: 1, at: Timestamp(0), kind }))
+    }
+
+    fn finished(node: &str) -> Job {
+        let end = AttemptEnd::bare(Outcome::Succeeded, None);
+        event(EventKind::NodeFinished { node: node.into(), attempt: 1, end, duration_ms: 1 })
+    }
+
+    fn spoke(node: &str) -> Job {
+        Job::Transcript { conversation: node.into(), attempt: 1, record: json!({}) }
+    }
+
+    /// All that happens on disk when these jobs are one batch, and what is remembered as failed.
+    fn commit(jobs: Vec<Job>, fails_at: usize) -> (Vec<String>, Option<StoreError>) {
+        let disk = Recorder { calls: Arc::default(), fails_at };
+        let calls = Arc::clone(&disk.calls);
+        let (failed, failure) = watch::channel(None);
+        let (queue, jobs_in) = mpsc::channel();
+        jobs.into_iter().for_each(|job| queue.send(job).unwrap());
+        drop(queue);
+        Writer::new(disk, PathBuf::from("run"), failed).run(&jobs_in);
+        let calls = calls.lock().unwrap().clone();
+        (calls, failure.borrow().clone())
+    }
+
+    fn batch() -> Vec<Job> {
+        let artifact = Job::Artifact { node: "a".into(), name: "report.md".into(), content: Vec::new() };
+        vec![
+            spoke("a"),
+            event(EventKind::Notice { message: "m".into() }),
+            spoke("b"),
+            artifact,
+            finished("a"),
+            spoke("b"),
+        ]
+    }
+
+    #[test]
+    fn a_terminal_line_comes_after_what_it_speaks_of_is_on_disk() {
+        let (calls, failure) = commit(batch(), usize::MAX);
+        assert_eq!(
+            calls,
+            [
+                "append agents/a.1.jsonl 1",
+                "append agents/b.1.jsonl 1",
+                "replace artifacts/a/report.md",
+                "append agents/b.1.jsonl 1",
+                "sync agents/a.1.jsonl",
+                "sync artifacts/a/report.md",
+                "append events.jsonl 2",
+                "sync events.jsonl",
+            ]
+        );
+        assert_eq!(failure, None);
+    }
+
+    #[test]
+    fn nodes_that_end_together_share_one_sync_of_the_log() {
+        let jobs = (0..100).map(|at| finished(&format!("n{at}"))).collect();
+        assert_eq!(commit(jobs, usize::MAX).0, ["append events.jsonl 100", "sync events.jsonl"]);
+    }
+
+    #[test]
+    fn nothing_is_written_after_the_first_failure_whichever_it_is() {
+        let all = commit(batch(), usize::MAX).0.len();
+        for fails_at in 0..all {
+            let mut jobs = batch();
+            let (synced, result) = oneshot::channel();
+            jobs.extend([finished("b"), Job::Sync(synced)]);
+            let (calls, failure) = commit(jobs, fails_at);
+            assert_eq!(calls.len(), fails_at + 1, "{calls:?}");
+            let failure = failure.unwrap();
+            assert!(failure.to_string().contains("cannot be written"), "{failure}");
+            assert_eq!(result.blocking_recv().unwrap(), Err(failure));
+        }
+    }
+
+    #[test]
+    fn the_last_event_syncs_all_there_is() {
+        let usage = crate::model::Usage::default();
+        let end = event(EventKind::RunFinished { status: "failed".into(), exit_code: 1, usage });
+        let (calls, _) = commit(vec![spoke("a"), Job::Report("text".into()), end], usize::MAX);
+        assert_eq!(
+            calls,
+            [
+                "append agents/a.1.jsonl 1",
+                "replace report.md",
+                "sync agents/a.1.jsonl",
+                "sync report.md",
+                "append events.jsonl 1",
+                "sync events.jsonl",
+            ]
+        );
     }
 }

@@ -1,8 +1,28 @@
 //! What a conversation has been shown: files with line ranges, and searches. The runtime's own facts.
 
-use crate::agent::{FileRead, Searched};
 use dashmap::DashMap;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Lines of a file that an attempt was shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileRead {
+    /// Relative to the workspace.
+    pub path: String,
+    /// Disjoint, ascending, 1-based and inclusive.
+    pub lines: Vec<(u64, u64)>,
+}
+
+/// A search that an attempt made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Searched {
+    /// The pattern.
+    pub pattern: String,
+    /// Where, relative to the workspace; `.` for all of it.
+    pub path: String,
+    /// Files with a match.
+    pub files: u64,
+}
 
 /// Files and ranges read and searches made by one conversation. Tool calls of one turn write to it at once.
 #[derive(Debug, Default)]

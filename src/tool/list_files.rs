@@ -196,7 +196,7 @@ fn render(base: &Place, found: &[(String, u64)], notes: &[String]) -> String {
             shown += 1;
         }
         if shown < folders.len() {
-            closing.push(format!("{} more not shown", plural(folders.len() - shown, "folder")));
+            closing.push(format!("{} not shown", plural(folders.len() - shown, "more folder")));
         }
         closing.push(format!(
             "too many to list, so counted by folder to a depth of {depth}, each file once; narrow `pattern` or `path`"

@@ -14,7 +14,7 @@ mod read_file;
 mod registry;
 mod search_code;
 
-pub use ledger::Ledger;
+pub use ledger::{FileRead, Ledger, Searched};
 pub use list_files::ListFiles;
 pub use read_file::ReadFile;
 pub(crate) use registry::complaints;

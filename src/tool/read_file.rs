@@ -184,10 +184,11 @@ impl Pager {
             ));
         }
         if self.crlf > 0 {
-            notes.push(format!(
-                "{} end in CRLF",
-                if self.crlf == self.shown { "lines".to_string() } else { plural(self.crlf as usize, "line") }
-            ));
+            notes.push(match self.crlf {
+                all if all == self.shown => "lines end in CRLF".to_string(),
+                1 => "1 line ends in CRLF".to_string(),
+                some => format!("{some} lines end in CRLF"),
+            });
         }
         if notes.is_empty() { String::new() } else { format!("[{}]", notes.join("; ")) }
     }

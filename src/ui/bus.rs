@@ -7,7 +7,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Live events are dropped for a reporter that has this many events before it.
 const QUEUE: usize = 1_024;
@@ -30,6 +30,8 @@ pub struct Bus {
 struct State {
     seq: u64,
     lines: Vec<Line>,
+    /// Those who no longer listen.
+    gone: Vec<Line>,
     /// Why reporters could not be started.
     failures: Vec<io::Error>,
 }
@@ -46,7 +48,7 @@ struct Line {
 impl Bus {
     /// Starts a thread per reporter.
     pub fn new(store: Arc<dyn Store>, reporters: Vec<Box<dyn Reporter>>) -> Self {
-        let mut state = State { seq: 0, lines: Vec::new(), failures: Vec::new() };
+        let mut state = State { seq: 0, lines: Vec::new(), gone: Vec::new(), failures: Vec::new() };
         for reporter in reporters {
             match Line::start(reporter) {
                 Ok(line) => state.lines.push(line),
@@ -67,7 +69,8 @@ impl Bus {
             state.seq = seq;
             self.store.append(Arc::clone(&event));
         }
-        state.lines.retain(|line| line.send(&event, durable));
+        let State { lines, gone, .. } = &mut *state;
+        gone.extend(lines.extract_if(.., |line| !line.send(&event, durable)));
     }
 
     /// The time that an event would get now.
@@ -82,11 +85,13 @@ impl Bus {
     pub async fn close(&self) -> Vec<io::Error> {
         let (lines, failures) = {
             let mut state = self.state();
-            (std::mem::take(&mut state.lines), std::mem::take(&mut state.failures))
+            let mut lines = std::mem::take(&mut state.gone);
+            lines.append(&mut state.lines);
+            (lines, std::mem::take(&mut state.failures))
         };
         // On a thread for blocking work: what is waited for are threads, and tokio's clock must not run meanwhile.
         let ended = tokio::task::spawn_blocking(move || {
-            let deadline = std::time::Instant::now() + PATIENCE;
+            let deadline = Instant::now() + PATIENCE;
             let failures = failures.into_iter().chain(lines.into_iter().filter_map(|line| line.end(deadline)));
             failures.collect()
         });
@@ -120,12 +125,12 @@ impl Line {
         self.events.send(Arc::clone(event)).is_ok()
     }
 
-    fn end(self, deadline: std::time::Instant) -> Option<io::Error> {
+    /// Lets the reporter end and waits for that, at most until `deadline`; why it could not report, if so.
+    fn end(self, deadline: Instant) -> Option<io::Error> {
         drop(self.events);
-        match self.ended.recv_timeout(deadline.saturating_duration_since(std::time::Instant::now())) {
-            Ok(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => Some(error),
-            Ok(_) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+        let ended = self.ended.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+        // A reader that has gone away is no failure.
+        ended.ok()?.err().filter(|error| error.kind() != io::ErrorKind::BrokenPipe)
     }
 }
 
@@ -145,5 +150,135 @@ fn report(mut reporter: Box<dyn Reporter>, inbox: &Receiver<Arc<Event>>, queued:
             Err(RecvTimeoutError::Timeout) => reporter.tick()?,
             Err(RecvTimeoutError::Disconnected) => return reporter.end(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::MemoryStore;
+
+    /// Does to each event what a test wants.
+    struct Probe<F>(F);
+
+    impl<F: FnMut(Option<&Event>) -> io::Result<()> + Send + 'static> Reporter for Probe<F> {
+        fn event(&mut self, event: &Event) -> io::Result<()> {
+            (self.0)(Some(event))
+        }
+
+        fn end(&mut self) -> io::Result<()> {
+            (self.0)(None)
+        }
+    }
+
+    fn probe(see: impl FnMut(Option<&Event>) -> io::Result<()> + Send + 'static) -> Box<dyn Reporter> {
+        Box::new(Probe(see))
+    }
+
+    /// A reporter that passes on the numbers of what it sees.
+    fn listener() -> (Box<dyn Reporter>, Receiver<u64>) {
+        let (tell, heard) = channel();
+        let tell = probe(move |event| {
+            if let Some(event) = event {
+                tell.send(event.seq).unwrap();
+            }
+            Ok(())
+        });
+        (tell, heard)
+    }
+
+    fn notice() -> EventKind {
+        EventKind::Notice { message: "m".into() }
+    }
+
+    fn words() -> EventKind {
+        EventKind::Words { node: "a".into(), text: "t".into() }
+    }
+
+    #[tokio::test]
+    async fn log_and_reporters_see_one_order_whoever_speaks() {
+        let store = Arc::new(MemoryStore::new());
+        let ((one, heard_one), (two, heard_two)) = (listener(), listener());
+        let bus = Bus::new(store.clone(), vec![one, two]);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..500).for_each(|_| bus.emit(notice())));
+            }
+        });
+        assert!(bus.close().await.is_empty());
+        let expected: Vec<u64> = (1..=2_000).collect();
+        assert_eq!(store.events().iter().map(|event| event.seq).collect::<Vec<_>>(), expected);
+        assert_eq!(heard_one.iter().collect::<Vec<_>>(), expected);
+        assert_eq!(heard_two.iter().collect::<Vec<_>>(), expected);
+    }
+
+    #[tokio::test]
+    async fn a_slow_reporter_holds_nobody_up_and_loses_live_events_first() {
+        let (release, gate) = channel::<()>();
+        let (tell, heard) = channel();
+        let slow = probe(move |event| {
+            // Waits before the first event until the test has sent all.
+            let _ = gate.recv();
+            if let Some(event) = event {
+                tell.send(event.seq).unwrap();
+            }
+            Ok(())
+        });
+        let bus = Bus::new(Arc::new(MemoryStore::new()), vec![slow]);
+        for _ in 0..5_000 {
+            bus.emit(notice());
+            bus.emit(words());
+        }
+        drop(release);
+        bus.close().await;
+        let (live, durable): (Vec<u64>, Vec<u64>) = heard.iter().partition(|seq| *seq == 0);
+        assert_eq!(durable, (1..=5_000).collect::<Vec<_>>());
+        assert!(live.len() <= QUEUE, "{}", live.len());
+    }
+
+    #[tokio::test]
+    async fn a_reporter_that_panics_or_has_no_reader_is_left_out_and_the_others_go_on() {
+        let (good, heard) = listener();
+        let panics = probe(|_| panic!("a bug in a reporter"));
+        let unread = probe(|_| Err(io::ErrorKind::BrokenPipe.into()));
+        let full = probe(|_| Err(io::ErrorKind::StorageFull.into()));
+        let bus = Bus::new(Arc::new(MemoryStore::new()), vec![panics, unread, full, good]);
+        for _ in 0..100 {
+            bus.emit(notice());
+        }
+        let failures = bus.close().await;
+        assert_eq!(heard.iter().count(), 100);
+        // A reporter may be found gone while events still come; the failure counts all the same.
+        assert_eq!(failures.iter().map(io::Error::kind).collect::<Vec<_>>(), [io::ErrorKind::StorageFull]);
+    }
+
+    #[tokio::test]
+    async fn reporters_end_one_after_the_other() {
+        let (tell, heard) = channel();
+        let reporters = (0..3).map(|number| {
+            let tell = tell.clone();
+            probe(move |event| {
+                if event.is_none() {
+                    tell.send(number).unwrap();
+                }
+                Ok(())
+            })
+        });
+        let bus = Bus::new(Arc::new(MemoryStore::new()), reporters.collect());
+        drop(tell);
+        bus.close().await;
+        bus.emit(notice());
+        assert_eq!(heard.iter().collect::<Vec<_>>(), [0, 1, 2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn event_times_follow_the_clock_that_tests_can_pause() {
+        let store = Arc::new(MemoryStore::new());
+        let bus = Bus::new(store.clone(), Vec::new());
+        bus.emit(notice());
+        tokio::time::advance(Duration::from_secs(60)).await;
+        bus.emit(notice());
+        let events = store.events();
+        assert_eq!(events[1].at.since(events[0].at), Duration::from_secs(60));
     }
 }

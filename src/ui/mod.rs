@@ -4,15 +4,22 @@
 //! events are dropped first. Only this folder, `chat` and `cli` write to standard output and error; the reporters
 //! get their writer and what is known of the terminal as values.
 
+mod board;
 mod bus;
+mod detail;
 mod json;
 mod plain;
+mod progress;
+mod table;
 mod words;
 
 pub use bus::Bus;
+pub use detail::node_detail;
 pub use json::{Json, JsonLines, RunResult};
-pub use plain::Plain;
-pub use words::{duration, quantity, token_count};
+pub use plain::{Answer, Plain};
+pub use progress::Progress;
+pub use table::{columns, table};
+pub use words::{Style, duration, quantity, token_count};
 
 use crate::event::Event;
 use std::io;

@@ -1,8 +1,9 @@
 //! How numbers and events read.
 
+use crate::cancel::CancelReason;
 use crate::event::EventKind;
 use crate::model::Usage;
-use crate::plan::Cause;
+use crate::plan::{Cause, Outcome};
 use crate::text::{one_line, plural};
 
 /// Columns that a cause or notice may take in a line.
@@ -37,20 +38,40 @@ pub fn token_count(usage: &Usage) -> String {
     }
 }
 
+/// Whether outcomes are coloured. Colour never says more than the words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Style {
+    /// Whether escape sequences for colour may be used.
+    pub color: bool,
+}
+
+impl Style {
+    fn outcome(self, outcome: Outcome) -> String {
+        let color = match outcome {
+            _ if !self.color => return outcome.to_string(),
+            Outcome::Succeeded => 32,
+            Outcome::Partial => 33,
+            Outcome::Failed | Outcome::TimedOut | Outcome::OverBudget => 31,
+            Outcome::Cancelled | Outcome::Skipped => 2,
+        };
+        format!("\u{1b}[{color}m{outcome}\u{1b}[0m")
+    }
+}
+
 /// One line on an event, for people; `None` when it is not worth one.
-pub(crate) fn line(kind: &EventKind) -> Option<String> {
+pub(crate) fn line(kind: &EventKind, style: Style) -> Option<String> {
     let name = |name: &str| one_line(name, 80);
     Some(match kind {
         EventKind::Notice { message } => format!("note: {}", one_line(message, SENTENCE)),
         EventKind::PlanRejected { attempt, problems } => {
-            let count = problems.lines().filter(|line| !line.trim().is_empty()).count();
-            format!("plan {attempt} was not valid: {}", plural(count, "line")) + " of problems went back to the model"
+            let first = problems.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+            format!("plan try {attempt} was not valid and went back to the model: {}", one_line(first, SENTENCE))
         }
         EventKind::PlanAccepted { round, plan, critical_path } => {
             let nodes = plan.get("node").and_then(|node| node.as_array()).map_or(0, Vec::len);
             let title = plan.get("name").and_then(|name| name.as_str()).unwrap_or("without a name");
             let which = if *round > 1 { format!("follow-up plan {round}") } else { "plan".to_string() };
-            format!("{which} `{}`: {}, longest chain {}", name(title), plural(nodes, "node"), critical_path.len())
+            format!("{which} `{}`: {}, longest chain of {}", name(title), plural(nodes, "node"), critical_path.len())
         }
         EventKind::ApprovalAsked { question, .. } => format!("asks: {}", one_line(question, SENTENCE)),
         EventKind::ApprovalAnswered { approved, comment, .. } => {
@@ -62,8 +83,11 @@ pub(crate) fn line(kind: &EventKind) -> Option<String> {
             0 | 1 => format!("{}: started", name(&attempt.node)),
             again => format!("{}: started, attempt {again}", name(&attempt.node)),
         },
-        EventKind::NodeFinished { node, attempt: _, end, duration_ms } => {
-            let mut line = format!("{}: {} in {}", name(node), end.outcome, duration(*duration_ms));
+        EventKind::NodeFinished { node, attempt, end, duration_ms } => {
+            let mut line = format!("{}: {}", name(node), style.outcome(end.outcome));
+            if *attempt > 0 {
+                line.push_str(&format!(" in {}", duration(*duration_ms)));
+            }
             if end.usage.total() > 0 {
                 line.push_str(&format!(", {}", token_count(&end.usage)));
             }
@@ -72,7 +96,10 @@ pub(crate) fn line(kind: &EventKind) -> Option<String> {
             }
             line + &because(end.cause.as_ref())
         }
-        EventKind::CancelRequested { reason } => format!("stopping: {}", one_line(&reason.replace('_', " "), SENTENCE)),
+        EventKind::CancelRequested { reason } => match CancelReason::of_word(reason) {
+            Some(reason) => stopping(reason).to_string(),
+            None => format!("stopping: {}", one_line(reason, SENTENCE)),
+        },
         EventKind::RunStarted { .. }
         | EventKind::TurnFinished { .. }
         | EventKind::ToolStarted { .. }
@@ -83,6 +110,22 @@ pub(crate) fn line(kind: &EventKind) -> Option<String> {
         | EventKind::Words { .. }
         | EventKind::Doing { .. } => return None,
     })
+}
+
+/// What happens now, and what the user can do about it.
+fn stopping(reason: CancelReason) -> &'static str {
+    match reason {
+        CancelReason::SiblingFailed => "stopping: a node with `on_failure = \"stop\"` did not succeed",
+        CancelReason::Deadline => "stopping: the run's time limit has passed",
+        CancelReason::Storage => "stopping: the run's record cannot be written",
+        CancelReason::Interrupt => {
+            "interrupted: nothing new starts, what runs is asked to end, and what it found is kept; press Ctrl-C again to kill it"
+        }
+        CancelReason::Terminate => {
+            "told to terminate: nothing new starts, what runs is asked to end, and what it found is kept; a signal again kills it"
+        }
+        CancelReason::Second => "interrupted again: what still runs is killed",
+    }
 }
 
 fn because(cause: Option<&Cause>) -> String {

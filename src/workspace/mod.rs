@@ -10,7 +10,7 @@ pub(crate) mod walk;
 
 pub(crate) use places::open_no_wait;
 pub use places::{Hint, Opened, PathError, Place, Places};
-pub use scope::{FileList, Scope};
+pub use scope::{Coverage, FileList, Scope};
 
 use async_trait::async_trait;
 use std::path::{Path, PathBuf};

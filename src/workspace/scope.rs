@@ -2,11 +2,24 @@
 
 use super::Place;
 use super::walk::Walk;
-use crate::agent::Coverage;
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::path::Path;
+
+/// How much of its scope an attempt read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Coverage {
+    /// The scope: paths that the prompt names and that exist, or `.`.
+    pub scope: Vec<String>,
+    /// Files in the scope that a listing would show.
+    pub files: u64,
+    /// Of these, files of which at least a line was read.
+    pub read: u64,
+    /// Where unread files are, largest number first: folder and count, at most ten.
+    pub unread: Vec<(String, u64)>,
+}
 
 /// Folders named in a coverage.
 const MAX_UNREAD: usize = 10;
@@ -132,4 +145,82 @@ fn quoted(prompt: &str) -> impl Iterator<Item = &str> {
     prompt
         .lines()
         .flat_map(|line| ['`', '"', '\''].into_iter().flat_map(move |quote| line.split(quote).skip(1).step_by(2)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(files: &[&str]) -> FileList {
+        let mut files: Vec<String> = files.iter().map(|file| file.to_string()).collect();
+        files.sort_unstable();
+        FileList { files }
+    }
+
+    #[test]
+    fn paths_in_a_prompt() {
+        let files = list(&[
+            "Cargo.toml",
+            "src/main.rs",
+            "src/agent/turn.rs",
+            "src/agent/history.rs",
+            "src-old/x.rs",
+            "tests/it.rs",
+            "with space/a b.txt",
+            "app/[id]/page.tsx",
+        ]);
+        for (prompt, paths) in [
+            ("where is cancellation handled?", "."),
+            ("List the parts of src that matter", "src"),
+            ("In `src/agent`: how do tests run?", "src/agent"),
+            ("In src/agent: how do tests run?", "src/agent"),
+            ("Look at (src/agent/turn.rs:12), then Cargo.toml.", "src/agent/turn.rs Cargo.toml"),
+            ("see ./src/main.rs:12:3 and src/", "src"),
+            ("see \"with space/a b.txt\"!", "with space/a b.txt"),
+            ("app/[id]/page.tsx and [src/main.rs]", "app/[id]/page.tsx src/main.rs"),
+            ("everything in . please", "."),
+            ("src/nothing and src-", "."),
+            ("how do the tests use src?", "tests src"),
+            ("it's in src/main.rs, isn't it", "src/main.rs"),
+            ("", "."),
+        ] {
+            assert_eq!(Scope::of_prompt(prompt, &files).paths.join(" "), paths, "{prompt}");
+        }
+    }
+
+    #[test]
+    fn coverage_counts_each_file_once_and_names_where_unread_ones_are() {
+        let files = list(&["a.rs", "src/a.rs", "src/b.rs", "src/c/d.rs", "src/c/e.rs", "src/c/f.rs", "srcs/x.rs"]);
+        let read = ["src/a.rs", "src/a.rs", "srcs/x.rs", "gone.rs", "artifact:map/report.md"].map(str::to_string);
+        let scope = Scope { paths: vec!["src".to_string()] };
+        let coverage = scope.coverage(&files, &read);
+        assert_eq!((coverage.files, coverage.read), (5, 1));
+        assert_eq!(coverage.unread, [("src/c".to_string(), 3), ("src".to_string(), 1)]);
+        let all = Scope::of_prompt("", &files).coverage(&files, &[]);
+        assert_eq!((all.files, all.read), (7, 0));
+        assert_eq!(all.unread[1], ("src".to_string(), 2));
+    }
+
+    #[test]
+    fn a_hundred_thousand_files_are_no_burden() {
+        let files = FileList { files: (0..100_000).map(|n| format!("part{:03}/file{n:06}.rs", n / 200)).collect() };
+        let prompt = "word part007 part007/file001400.rs other ".repeat(2_000);
+        let scope = Scope::of_prompt(&prompt, &files);
+        assert_eq!(scope.paths, ["part007/file001400.rs"]);
+        let coverage = Scope { paths: vec![".".to_string()] }.coverage(&files, &files.files[..50_000]);
+        assert_eq!((coverage.files, coverage.read, coverage.unread.len()), (100_000, 50_000, 10));
+    }
+
+    #[test]
+    fn a_walk_lists_what_a_listing_shows() {
+        let dir = tempfile::tempdir().unwrap();
+        for path in ["b.rs", "a/x.rs", ".hidden/y", "target/z", ".git/config"] {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        std::fs::write(dir.path().join(".gitignore"), "target\n").unwrap();
+        assert_eq!(FileList::walk(dir.path()).files, ["a/x.rs", "b.rs"]);
+        assert!(FileList::walk(&dir.path().join("none")).files.is_empty());
+    }
 }

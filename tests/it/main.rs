@@ -1,8 +1,23 @@
 //! Integration tests, in one binary: each file is about one boundary.
 
-#![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking, helpers outside `#[test]` too")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what went wrong by panicking, helpers outside `#[test]` too"
+)]
 
+mod bad_input;
+mod command;
+mod kit;
+mod plans;
+mod processes;
 mod purity;
 mod ready;
+mod runs;
+mod sample;
+mod scenarios;
+mod screens;
+mod store;
 mod tools;
 mod turn;

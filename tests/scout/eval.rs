@@ -103,7 +103,13 @@ async fn run() -> Result<bool, Failure> {
         let rank = ranking.iter().position(|path| question.files.contains(path)).map(|at| at + 1);
         // Misses of the held-out half stay unseen: whoever tunes must not look.
         if options.verbose && question.split == "dev" && rank.is_none_or(|rank| rank > 3) {
-            println!("miss: {} ({})\n  wanted {}, got:\n{}", question.text, question.package, question.files.join(" or "), indented(&answer));
+            println!(
+                "miss: {} ({})\n  wanted {}, got:\n{}",
+                question.text,
+                question.package,
+                question.files.join(" or "),
+                indented(&answer)
+            );
         }
         let (rarest, bm25) = baselines.get(&(number as u64 + 1)).copied().unwrap_or_default();
         rows.push(Row { package: question.package.clone(), split: question.split.clone(), rank, rarest, bm25 });
@@ -167,7 +173,8 @@ fn indented(text: &str) -> String {
 
 /// Ranks of both baselines by the question's number.
 fn baselines(here: &Path, data: &Path) -> Result<HashMap<u64, (Option<usize>, Option<usize>)>, Failure> {
-    let output = std::process::Command::new("python3").arg(here.join("baselines.py")).arg("--json").arg(data).output()?;
+    let output =
+        std::process::Command::new("python3").arg(here.join("baselines.py")).arg("--json").arg(data).output()?;
     if !output.status.success() {
         return Err(format!("baselines.py failed: {}", String::from_utf8_lossy(&output.stderr)).into());
     }
@@ -180,7 +187,10 @@ fn baselines(here: &Path, data: &Path) -> Result<HashMap<u64, (Option<usize>, Op
 /// Prints the table and says whether all of it is good enough.
 fn table(spec: &Questions, rows: &[Row]) -> bool {
     println!("{:<10} {:<5} {:>4}   {:^20}   {:>6}   {:>6}", "", "", "", "scout", "rarest", "global");
-    println!("{:<10} {:<5} {:>4}   {:>6} {:>6} {:>6}   {:>6}   {:>6}", "package", "split", "n", "top-1", "top-3", "MRR", "top-3", "BM25");
+    println!(
+        "{:<10} {:<5} {:>4}   {:>6} {:>6} {:>6}   {:>6}   {:>6}",
+        "package", "split", "n", "top-1", "top-3", "MRR", "top-3", "BM25"
+    );
     let mut good = true;
     let names = spec.package.iter().map(|package| package.name.as_str()).chain(["all"]);
     for name in names {
@@ -193,14 +203,20 @@ fn table(spec: &Questions, rows: &[Row]) -> bool {
                 continue;
             }
             let share = |rank: fn(&Row) -> Option<usize>, within: usize| {
-                chosen.iter().filter(|row| rank(row).is_some_and(|rank| rank <= within)).count() as f64 / chosen.len() as f64
+                chosen.iter().filter(|row| rank(row).is_some_and(|rank| rank <= within)).count() as f64
+                    / chosen.len() as f64
             };
-            let mrr: f64 = chosen.iter().filter_map(|row| row.rank).map(|rank| 1.0 / rank as f64).sum::<f64>() / chosen.len() as f64;
+            let mrr: f64 = chosen.iter().filter_map(|row| row.rank).map(|rank| 1.0 / rank as f64).sum::<f64>()
+                / chosen.len() as f64;
             let (top1, top3) = (share(|row| row.rank, 1), share(|row| row.rank, 3));
             let (rarest, bm25) = (share(|row| row.rarest, 3), share(|row| row.bm25, 3));
             println!(
                 "{name:<10} {split:<5} {:>4}   {:>5.0}% {:>5.0}% {mrr:>6.2}   {:>5.0}%   {:>5.0}%",
-                chosen.len(), top1 * 100.0, top3 * 100.0, rarest * 100.0, bm25 * 100.0
+                chosen.len(),
+                top1 * 100.0,
+                top3 * 100.0,
+                rarest * 100.0,
+                bm25 * 100.0
             );
             if name == "all" && split == "all" {
                 good = top3 >= TARGET && top3 >= rarest + MARGIN && top3 >= bm25 + MARGIN;

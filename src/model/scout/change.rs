@@ -18,8 +18,11 @@ pub(super) fn asks_for_change(task: &str) -> bool {
 
 fn sentence_asks(sentence: &str) -> bool {
     let mut polite = false;
-    let words: Vec<String> =
-        sentence.split(|c: char| !(c.is_alphanumeric() || c == '\'')).filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
+    let words: Vec<String> = sentence
+        .split(|c: char| !(c.is_alphanumeric() || c == '\''))
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+        .collect();
     let mut rest = words.as_slice();
     while let [first, after @ ..] = rest {
         if !has(POLITE, first) {
@@ -31,7 +34,8 @@ fn sentence_asks(sentence: &str) -> bool {
     let [verb, object @ ..] = rest else { return false };
     // A question is about something, unless it is a polite way to ask for it.
     let question = sentence.trim_end().ends_with('?') && !polite;
-    let text = object.iter().take(4).any(|word| has(TEXTS, word)) && ["write", "create", "make", "add"].contains(&verb.as_str());
+    let text = object.iter().take(4).any(|word| has(TEXTS, word))
+        && ["write", "create", "make", "add"].contains(&verb.as_str());
     has(VERBS, verb) && !object.is_empty() && !question && !text
 }
 
@@ -46,15 +50,27 @@ mod tests {
     #[test]
     fn changes_are_told_from_questions() {
         for task in [
-            "Rename `foo` to `bar`", "please refactor the parser", "Could you fix the race in the queue?",
-            "Look at src/a.rs. Then delete the unused code.", "Write a function that adds", "we need to add a retry",
+            "Rename `foo` to `bar`",
+            "please refactor the parser",
+            "Could you fix the race in the queue?",
+            "Look at src/a.rs. Then delete the unused code.",
+            "Write a function that adds",
+            "we need to add a retry",
         ] {
             assert!(asks_for_change(task), "{task}");
         }
         for task in [
-            "where is cancellation handled?", "How does it rename a column?", "Write a summary of the parser",
-            "Change detection: where is it?", "List what would break", "Which code removes the header?", "", "add", "?!.",
-            "Answer from the reports", "Move semantics?",
+            "where is cancellation handled?",
+            "How does it rename a column?",
+            "Write a summary of the parser",
+            "Change detection: where is it?",
+            "List what would break",
+            "Which code removes the header?",
+            "",
+            "add",
+            "?!.",
+            "Answer from the reports",
+            "Move semantics?",
         ] {
             assert!(!asks_for_change(task), "{task}");
         }

@@ -183,14 +183,17 @@ impl Asked {
         let mut asked = Asked { reports, ..Asked::default() };
         // Merged results of a plan that come without tags: everything from the first node's heading on.
         let (task, merged) = match task.find("\n## ") {
-            Some(at) if asked.reports.is_empty() && has_evidence(task.get(at..).unwrap_or_default()) => task.split_at(at),
+            Some(at) if asked.reports.is_empty() && has_evidence(task.get(at..).unwrap_or_default()) => {
+                task.split_at(at)
+            }
             Some(_) | None => (task.as_str(), ""),
         };
         if !merged.is_empty() {
             asked.reports = merged.to_string();
         }
         let (_, bare) = split_dressing(task);
-        asked.question = if request.trim().is_empty() { bare.to_string() } else { format!("{}\n{bare}", request.trim()) };
+        asked.question =
+            if request.trim().is_empty() { bare.to_string() } else { format!("{}\n{bare}", request.trim()) };
         asked.task = task.trim().to_string();
         asked.request = request.trim().to_string();
         asked

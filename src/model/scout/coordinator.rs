@@ -63,7 +63,10 @@ fn plan_and_answer(talk: &mut Talk<'_>) -> Result<Next, Next> {
             String::new()
         }
         None if already_run => String::new(),
-        None => format!("The plan was not taken ({}), so this is what one look found.", text::clip(refused.unwrap_or_default(), 200)),
+        None => format!(
+            "The plan was not taken ({}), so this is what one look found.",
+            text::clip(refused.unwrap_or_default(), 200)
+        ),
     };
     let seen = look(talk, &query, &scope)?;
     Ok(answer(&query, &scope, &seen, &note))
@@ -118,7 +121,11 @@ fn id_of(part: &[String], taken: &[String]) -> String {
 /// Prompts are templates; text with braces must not be read as one.
 fn literal(prompt: &str) -> String {
     let template = ["{{", "{%", "{#"].iter().any(|mark| prompt.contains(mark));
-    if template && !prompt.contains("endraw") { format!("{{% raw %}}{prompt}{{% endraw %}}") } else { prompt.to_string() }
+    if template && !prompt.contains("endraw") {
+        format!("{{% raw %}}{prompt}{{% endraw %}}")
+    } else {
+        prompt.to_string()
+    }
 }
 
 fn refusal() -> Next {
@@ -164,7 +171,8 @@ fn entry(query: &Query, ranked: &[Ranked], at: usize, one: &Ranked) -> String {
     };
     let line = one.best.first().map_or(1, |(line, _)| *line);
     let inside = one.inside.as_ref().map(|inside| format!(" in `{inside}`")).unwrap_or_default();
-    let words: Vec<&str> = one.concepts.iter().filter_map(|at| query.concepts.get(*at)).map(|c| c.name.as_str()).collect();
+    let words: Vec<&str> =
+        one.concepts.iter().filter_map(|at| query.concepts.get(*at)).map(|c| c.name.as_str()).collect();
     let mut out = format!("{}. `{}:{line}`{inside} [{sure}]: {}\n", at + 1, one.path, words.join(", "));
     for (line, quote) in one.best.iter().take(2) {
         out.push_str(&format!("   {line}: {}\n", text::clip(quote.trim(), 160)));

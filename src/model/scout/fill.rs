@@ -54,7 +54,14 @@ struct Filler<'m> {
 
 impl<'m> Filler<'m> {
     /// `strings` counts the strings already taken from this source: the next one says something else.
-    fn value(&self, schema: &Value, at: &str, source: Source<'m>, strings: &mut usize, depth: usize) -> Result<Value, String> {
+    fn value(
+        &self,
+        schema: &Value,
+        at: &str,
+        source: Source<'m>,
+        strings: &mut usize,
+        depth: usize,
+    ) -> Result<Value, String> {
         if depth > MAX_DEPTH {
             return Err(format!("`{at}` refers to itself without end"));
         }
@@ -87,7 +94,8 @@ impl<'m> Filler<'m> {
             return self.value(target, at, source, strings, depth + 1);
         }
         if let Some(choices) = keys.get("anyOf").or_else(|| keys.get("oneOf")).and_then(Value::as_array) {
-            let tried: Vec<_> = choices.iter().map(|choice| self.value(choice, at, source, strings, depth + 1)).collect();
+            let tried: Vec<_> =
+                choices.iter().map(|choice| self.value(choice, at, source, strings, depth + 1)).collect();
             let failed = || Err(format!("`{at}` has no alternative that scout can fill"));
             return tried.into_iter().find(Result::is_ok).unwrap_or_else(failed);
         }
@@ -127,7 +135,12 @@ impl<'m> Filler<'m> {
         let any = Value::Bool(true);
         let items = self.resolved(keys.get("items").unwrap_or(&any));
         let most = keys.get("maxItems").and_then(Value::as_u64).map_or(usize::MAX, |most| most as usize);
-        let of_strings = items.as_bool() == Some(true) || items.as_object().is_some_and(|keys| matches!(kind(keys), Some("string") | None) && !keys.contains_key("anyOf") && !keys.contains_key("oneOf"));
+        let of_strings = items.as_bool() == Some(true)
+            || items.as_object().is_some_and(|keys| {
+                matches!(kind(keys), Some("string") | None)
+                    && !keys.contains_key("anyOf")
+                    && !keys.contains_key("oneOf")
+            });
         let at = format!("{at}[]");
         let values: Vec<Value> = if of_strings {
             // The item's own limits and conditions count as for any string.
@@ -158,7 +171,9 @@ impl<'m> Filler<'m> {
     /// The strings of an array of strings.
     fn strings(&self, source: Source<'m>) -> Vec<String> {
         let mut strings: Vec<String> = match source {
-            Source::Whole if !self.material.follows_others && !self.material.parts.is_empty() => self.material.parts.to_vec(),
+            Source::Whole if !self.material.follows_others && !self.material.parts.is_empty() => {
+                self.material.parts.to_vec()
+            }
             Source::Whole => self.material.findings.iter().flat_map(paths).collect(),
             Source::One(finding) => paths(finding).collect(),
         };
@@ -254,10 +269,16 @@ mod tests {
             (json!({ "type": "string" }), json!("Most likely there.")),
             (json!({ "type": "string", "maxLength": 4 }), json!("Most")),
             (json!({ "type": ["null", "integer"] }), json!(2)),
-            (json!({ "type": "array", "items": item, "maxItems": 1 }), json!([{ "p": "src/a.rs", "n": 3, "q": "let x" }])),
+            (
+                json!({ "type": "array", "items": item, "maxItems": 1 }),
+                json!([{ "p": "src/a.rs", "n": 3, "q": "let x" }]),
+            ),
             (json!({ "type": "array", "items": { "type": "integer" } }), json!([3, 9])),
             (json!({ "$ref": "#/$defs/x", "$defs": { "x": { "type": "number" } } }), json!(2)),
-            (json!({ "properties": { "maybe": { "type": "boolean" }, "s": {} } }), json!({ "s": "Most likely there." })),
+            (
+                json!({ "properties": { "maybe": { "type": "boolean" }, "s": {} } }),
+                json!({ "s": "Most likely there." }),
+            ),
             (json!({ "anyOf": [{ "type": "boolean" }, { "type": "integer" }] }), json!(2)),
         ];
         for (schema, wanted) in table {
@@ -269,7 +290,10 @@ mod tests {
     fn what_cannot_be_filled_is_named() {
         let table = [
             (json!({ "type": "string", "enum": ["left", "right"] }), "`output` asks for a choice"),
-            (json!({ "type": "object", "required": ["ok"], "properties": { "ok": { "type": "boolean" } } }), "`output.ok` asks for yes or no"),
+            (
+                json!({ "type": "object", "required": ["ok"], "properties": { "ok": { "type": "boolean" } } }),
+                "`output.ok` asks for yes or no",
+            ),
             (json!({ "type": "object", "required": ["ghost"] }), "`output.ghost` is required"),
             (json!({ "type": "array", "items": { "type": "string", "pattern": "^a" } }), "`output[]` asks for text"),
             (json!({ "type": "array", "items": { "type": "integer" }, "minItems": 9 }), "does not fit the schema"),

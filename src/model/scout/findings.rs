@@ -7,8 +7,7 @@ use crate::agent::{Confidence, Evidence, Finding};
 use crate::text;
 
 /// What users are told before they trust an answer.
-pub(super) const DISCLOSURE: &str =
-    "builtin/scout is not a language model: it searches, reads and ranks by fixed rules, and it cannot reason or change files";
+pub(super) const DISCLOSURE: &str = "builtin/scout is not a language model: it searches, reads and ranks by fixed rules, and it cannot reason or change files";
 
 /// How sure a ranking by words can be of one of its results.
 pub(super) fn confidence(ranked: &[Ranked], at: usize) -> Confidence {
@@ -44,7 +43,8 @@ fn text_of(text: &str, max: usize) -> String {
 }
 
 fn claim(query: &Query, one: &Ranked) -> String {
-    let named: Vec<&str> = one.concepts.iter().filter_map(|at| query.concepts.get(*at)).map(|c| c.name.as_str()).collect();
+    let named: Vec<&str> =
+        one.concepts.iter().filter_map(|at| query.concepts.get(*at)).map(|c| c.name.as_str()).collect();
     format!("{} speaks of: {}", place(one), named.join(", "))
 }
 

@@ -76,12 +76,17 @@ fn existing(talk: &Talk<'_>, candidates: &[String]) -> Result<Scope, Next> {
     let mut scope = Scope::default();
     let mut unsure: Vec<&String> = candidates.iter().collect();
     if candidates.len() > FEW {
-        let globs: Vec<String> = candidates.iter().flat_map(|path| [quoted(path), format!("{}/**", quoted(path))]).collect();
-        let results = talk.ask("Looking which of the named paths exist.", &[list_matching(&format!("{{{}}}", globs.join(",")))])?;
+        let globs: Vec<String> =
+            candidates.iter().flat_map(|path| [quoted(path), format!("{}/**", quoted(path))]).collect();
+        let results =
+            talk.ask("Looking which of the named paths exist.", &[list_matching(&format!("{{{}}}", globs.join(",")))])?;
         let listing = Listing::parse(results.first().copied().flatten().unwrap_or_default());
         unsure.retain(|path| {
             let is_file = !listing.by_folder && listing.rows.iter().any(|(row, _)| row == *path);
-            let is_folder = listing.rows.iter().any(|(row, _)| row.strip_prefix(path.as_str()).is_some_and(|rest| rest.starts_with('/') || (rest.is_empty() && listing.by_folder)));
+            let is_folder = listing.rows.iter().any(|(row, _)| {
+                row.strip_prefix(path.as_str())
+                    .is_some_and(|rest| rest.starts_with('/') || (rest.is_empty() && listing.by_folder))
+            });
             scope.add(path, is_file, is_folder);
             // A folder summary may be too coarse to show it.
             !is_file && !is_folder && listing.by_folder
@@ -113,7 +118,9 @@ impl Scope {
     /// Puts the paths into the order in which they were named, without those below others.
     fn settle(&mut self, order: &[String]) {
         let all = std::mem::take(&mut self.paths);
-        let inside = |path: &String| all.iter().any(|other| path.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with('/')));
+        let inside = |path: &String| {
+            all.iter().any(|other| path.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with('/')))
+        };
         self.paths = order.iter().filter(|path| all.contains(path) && !inside(path)).cloned().collect();
     }
 }
@@ -124,7 +131,8 @@ fn candidates(text: &str, opening: bool) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut push = |word: &str| {
         let word = word.strip_prefix("./").unwrap_or(word).trim_end_matches('/');
-        let usable = !word.is_empty() && word != "." && !word.starts_with('/') && !word.contains("..") && !word.contains("://");
+        let usable =
+            !word.is_empty() && word != "." && !word.starts_with('/') && !word.contains("..") && !word.contains("://");
         if usable && found.len() < MAX_TRIED && !found.iter().any(|known| known == word) {
             found.push(word.to_string());
         }
@@ -140,7 +148,9 @@ fn candidates(text: &str, opening: bool) -> Vec<String> {
     }
     let mut before = String::new();
     for raw in plain.split_whitespace() {
-        let word = raw.trim_matches(|c: char| matches!(c, ',' | ';' | ':' | '!' | '?' | '"' | '\'' | '(' | ')' | '“' | '”')).trim_end_matches('.');
+        let word = raw
+            .trim_matches(|c: char| matches!(c, ',' | ';' | ':' | '!' | '?' | '"' | '\'' | '(' | ')' | '“' | '”'))
+            .trim_end_matches('.');
         let word = word.split_once(':').map_or(word, |(path, _)| path);
         let pathlike = word.contains('/') || (word.contains('.') && !word.ends_with('.') && !word.starts_with('.'));
         let placed = opening && ["in", "under", "inside", "within", "of", "at", "from"].contains(&before.as_str());

@@ -96,7 +96,8 @@ impl Concept {
 /// Short stems must be the whole part: `ip` is not in `zip` nor in `ipsum`.
 fn pattern_of(stems: &[String]) -> String {
     let last = stems.len().saturating_sub(1);
-    let parts: Vec<String> = stems.iter().enumerate().map(|(at, stem)| part_pattern(stem, at == 0, at == last)).collect();
+    let parts: Vec<String> =
+        stems.iter().enumerate().map(|(at, stem)| part_pattern(stem, at == 0, at == last)).collect();
     parts.join("[a-z]*[_ -]?")
 }
 
@@ -158,7 +159,9 @@ fn split_run(run: &str) -> Vec<String> {
         let after = chars.get(at + 1);
         let starts = match before {
             None => true,
-            Some(before) if c.is_uppercase() => !before.is_uppercase() || after.is_some_and(|after| after.is_lowercase()),
+            Some(before) if c.is_uppercase() => {
+                !before.is_uppercase() || after.is_some_and(|after| after.is_lowercase())
+            }
             Some(before) => before.is_numeric() && !c.is_numeric(),
         };
         match parts.last_mut() {
@@ -257,7 +260,10 @@ mod tests {
         assert!(TABLE.words.len() > 200 && TABLE.phrases.len() > 20);
         for (said, meant) in TABLE.words.iter().chain(&TABLE.phrases) {
             assert!(!meant.is_empty(), "{said}");
-            assert!(meant.iter().flatten().all(|stem| !stem.is_empty() && stem.chars().all(char::is_alphanumeric)), "{said}");
+            assert!(
+                meant.iter().flatten().all(|stem| !stem.is_empty() && stem.chars().all(char::is_alphanumeric)),
+                "{said}"
+            );
         }
     }
 }

@@ -117,14 +117,16 @@ impl<'q> Ranker<'q> {
         let weigh = |(place, concept): (usize, &'q Concept)| {
             let spread = stats.spread.get(place).copied().unwrap_or_default();
             let related = if spread.related > 0 { concept.related.as_slice() } else { &[] };
-            let numbers = |stems: &Vec<String>| stems.iter().map(|stem| vocabulary.place(stem)).collect::<Option<Vec<_>>>();
+            let numbers =
+                |stems: &Vec<String>| stems.iter().map(|stem| vocabulary.place(stem)).collect::<Option<Vec<_>>>();
             Weighed {
                 place,
                 concept,
                 exact: concept.exact.as_ref().filter(|_| spread.exact > 0).and_then(|stem| vocabulary.place(stem)),
                 exact_weight: rarity(spread.exact, MAX_RARITY),
                 related: related.iter().filter_map(numbers).collect(),
-                related_weight: RELATED_WEIGHT / (1.0 + RELATED_FAN * related.len().saturating_sub(1) as f64) * rarity(spread.related, MAX_RELATED_RARITY),
+                related_weight: RELATED_WEIGHT / (1.0 + RELATED_FAN * related.len().saturating_sub(1) as f64)
+                    * rarity(spread.related, MAX_RELATED_RARITY),
             }
         };
         let all = query.concepts.iter().enumerate().map(weigh);
@@ -156,7 +158,8 @@ impl<'q> Ranker<'q> {
             return None;
         }
         let title = self.title_score(doc);
-        let score = (whole.score + TITLE_WEIGHT * title + WINDOW_WEIGHT * passage.score + SECOND_WINDOWS * next) * standing(&doc.path);
+        let score = (whole.score + TITLE_WEIGHT * title + WINDOW_WEIGHT * passage.score + SECOND_WINDOWS * next)
+            * standing(&doc.path);
         let shown = if passage.hits.is_empty() { &whole.hits } else { &passage.hits };
         let weight: f64 = shown.iter().filter_map(|at| self.concepts.get(*at)).map(Weighed::worth).sum();
         let best = self.best_lines(window);
@@ -364,10 +367,10 @@ fn enclosing(doc: &Doc, number: u64) -> Option<String> {
             continue;
         }
         room = indent(line);
-        if line.kind == Kind::Definition || line.kind == Kind::Test {
-            if let Some(name) = defined_name(&line.text) {
-                return Some(name);
-            }
+        if (line.kind == Kind::Definition || line.kind == Kind::Test)
+            && let Some(name) = defined_name(&line.text)
+        {
+            return Some(name);
         }
         if room == 0 {
             return None;

@@ -124,7 +124,8 @@ impl Reader {
         if text == "#[cfg(test)]" {
             self.in_tests = true;
         }
-        for (start, end) in [("\"\"\"", "\"\"\""), ("r\"\"\"", "\"\"\""), ("'''", "'''"), ("/*", "*/"), ("<!--", "-->")] {
+        for (start, end) in [("\"\"\"", "\"\"\""), ("r\"\"\"", "\"\"\""), ("'''", "'''"), ("/*", "*/"), ("<!--", "-->")]
+        {
             if let Some(rest) = text.strip_prefix(start) {
                 if !rest.contains(end) {
                     self.inside = Some(end);
@@ -140,11 +141,13 @@ impl Reader {
 /// The kind of a trimmed line on its own.
 fn plain_kind(text: &str) -> Kind {
     let comment = text.starts_with("//") || text.starts_with("--") || text.starts_with(";;") || text.starts_with("* ");
-    let hash = text.starts_with('#') && !["#[", "#!", "#include", "#import", "#define"].iter().any(|m| text.starts_with(m));
+    let hash =
+        text.starts_with('#') && !["#[", "#!", "#include", "#import", "#define"].iter().any(|m| text.starts_with(m));
     if comment || hash {
         return Kind::Comment;
     }
-    let imports = ["use ", "pub use ", "import ", "from ", "#include", "#import", "require ", "using ", "mod ", "pub mod "];
+    let imports =
+        ["use ", "pub use ", "import ", "from ", "#include", "#import", "require ", "using ", "mod ", "pub mod "];
     if imports.iter().any(|mark| text.starts_with(mark)) && !text.ends_with('{') {
         return Kind::Import;
     }
@@ -210,15 +213,36 @@ pub(super) fn is_aside(path: &str) -> bool {
     let lower = path.to_lowercase();
     let (folders, name) = lower.rsplit_once('/').unwrap_or(("", &lower));
     let aside = [
-        "test", "tests", "testing", "__tests__", "spec", "specs", "bench", "benches", "benchmark", "benchmarks",
-        "example", "examples", "doc", "docs", "vendor", "third_party", "node_modules", "fixtures", "testdata", "loom",
-        "demo", "demos", "samples",
+        "test",
+        "tests",
+        "testing",
+        "__tests__",
+        "spec",
+        "specs",
+        "bench",
+        "benches",
+        "benchmark",
+        "benchmarks",
+        "example",
+        "examples",
+        "doc",
+        "docs",
+        "vendor",
+        "third_party",
+        "node_modules",
+        "fixtures",
+        "testdata",
+        "loom",
+        "demo",
+        "demos",
+        "samples",
     ];
     let base = name.split('.').next().unwrap_or_default();
     let named = base.starts_with("test_")
         || base.ends_with("_test")
         || base.ends_with("_tests")
-        || ["test", "tests", "conftest", "changelog", "changes", "history", "news", "readme", "license"].contains(&base)
+        || ["test", "tests", "conftest", "changelog", "changes", "history", "news", "readme", "license"]
+            .contains(&base)
         || name.contains(".test.")
         || name.contains(".spec.");
     named || folders.split('/').any(|folder| aside.contains(&folder))
@@ -280,7 +304,9 @@ mod tests {
 
     #[test]
     fn asides_are_told_by_their_path() {
-        for path in ["tests/a.rs", "src/x/tests.rs", "a/test_b.py", "pkg/a_test.go", "docs/x.md", "CHANGELOG.md", "b.spec.ts"] {
+        for path in
+            ["tests/a.rs", "src/x/tests.rs", "a/test_b.py", "pkg/a_test.go", "docs/x.md", "CHANGELOG.md", "b.spec.ts"]
+        {
             assert!(is_aside(path), "{path}");
         }
         for path in ["src/latest.rs", "src/contest/a.py", "src/attestation.rs", "src/docstring.py"] {

@@ -45,7 +45,8 @@ impl Listing {
     /// Folders of which the listing counts only the files directly in them: others below have rows of their own.
     pub(super) fn shallow(&self) -> Vec<String> {
         let folders = self.rows.iter().filter(|_| self.by_folder);
-        let holds_another = |path: &str| self.rows.iter().any(|(other, _)| path == "." && other != "." || below(other, path));
+        let holds_another =
+            |path: &str| self.rows.iter().any(|(other, _)| path == "." && other != "." || below(other, path));
         folders.filter(|(path, _)| holds_another(path)).map(|(path, _)| path.clone()).collect()
     }
 
@@ -53,7 +54,10 @@ impl Listing {
     pub(super) fn expand(&mut self, folder: &str, files: &Listing) {
         let direct = |path: &str| match folder {
             "." => !path.contains('/'),
-            _ => path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/')).is_some_and(|rest| !rest.contains('/')),
+            _ => path
+                .strip_prefix(folder)
+                .and_then(|rest| rest.strip_prefix('/'))
+                .is_some_and(|rest| !rest.contains('/')),
         };
         let found: Vec<_> = files.rows.iter().filter(|(path, _)| direct(path)).cloned().collect();
         if !files.by_folder && !found.is_empty() {
@@ -99,8 +103,19 @@ struct Unit {
 
 /// The largest unit that can be taken apart.
 fn largest(units: &[Unit], rows: &BTreeMap<&str, usize>) -> Option<usize> {
-    let divisible = |unit: &&(usize, &Unit)| unit.1.whole && unit.1.files > 1 && children(&unit.1.path, rows).len() > usize::from(!single_folder(&unit.1.path, rows));
-    units.iter().enumerate().collect::<Vec<_>>().iter().filter(divisible).max_by_key(|(at, unit)| (unit.files, std::cmp::Reverse(*at))).map(|(at, _)| *at)
+    let divisible = |unit: &&(usize, &Unit)| {
+        unit.1.whole
+            && unit.1.files > 1
+            && children(&unit.1.path, rows).len() > usize::from(!single_folder(&unit.1.path, rows))
+    };
+    units
+        .iter()
+        .enumerate()
+        .collect::<Vec<_>>()
+        .iter()
+        .filter(divisible)
+        .max_by_key(|(at, unit)| (unit.files, std::cmp::Reverse(*at)))
+        .map(|(at, _)| *at)
 }
 
 /// A folder whose only content is another folder can be replaced by that.
@@ -180,7 +195,8 @@ mod tests {
 
     #[test]
     fn parts_cover_every_file_once_and_are_of_similar_size() {
-        let rows: Vec<String> = (0..60).map(|at| format!("src/{}/f{at}.rs", ["a", "b", "c/d", "c/e"][at % 4])).collect();
+        let rows: Vec<String> =
+            (0..60).map(|at| format!("src/{}/f{at}.rs", ["a", "b", "c/d", "c/e"][at % 4])).collect();
         let mut all: Vec<&str> = rows.iter().map(String::as_str).collect();
         all.extend(["Cargo.toml", "src/lib.rs"]);
         let listing = Listing { rows: all.iter().map(|row| (row.to_string(), 1)).collect(), by_folder: false };
@@ -193,7 +209,9 @@ mod tests {
 
     #[test]
     fn a_summary_by_folder_is_split_too() {
-        let listing = Listing::parse("a/  2 files, 1 KiB\na/x/  300 files, 9 KiB\na/y/  200 files, 9 KiB\nb/  90 files, 3 KiB\n[592 files, 1 MiB; too many]");
+        let listing = Listing::parse(
+            "a/  2 files, 1 KiB\na/x/  300 files, 9 KiB\na/y/  200 files, 9 KiB\nb/  90 files, 3 KiB\n[592 files, 1 MiB; too many]",
+        );
         assert_eq!(listing.files(), 592);
         assert_eq!(listing.shallow(), ["a"]);
         let found = parts(&listing, 8);

@@ -114,9 +114,10 @@ pub(super) fn listing(talk: &Talk<'_>, scope: &Scope) -> Result<Listing, Next> {
 fn blocked() -> Next {
     hand_in(&Report {
         status: ReportStatus::Blocked,
-        summary: "This task asks for a change, and builtin/scout only reads: nothing was done. Next step: run it with a \
+        summary:
+            "This task asks for a change, and builtin/scout only reads: nothing was done. Next step: run it with a \
                   language model (`--model provider/model`)."
-            .to_string(),
+                .to_string(),
         findings: Vec::new(),
         decisions: vec![DISCLOSURE.to_string()],
         open_questions: Vec::new(),
@@ -158,7 +159,11 @@ fn report(query: &Query, scope: &Scope, seen: &Seen, parts: &[String], schema: O
         summary: text::clip(&summary, MAX_SUMMARY - 40).into_owned(),
         findings: found,
         decisions,
-        open_questions: open_questions.iter().take(MAX_NOTES).map(|note| note.chars().take(MAX_NOTE).collect()).collect(),
+        open_questions: open_questions
+            .iter()
+            .take(MAX_NOTES)
+            .map(|note| note.chars().take(MAX_NOTE).collect())
+            .collect(),
         used_inputs: seen.used.clone(),
         output,
         body: None,

@@ -232,7 +232,8 @@ impl Counts {
         for line in text.lines() {
             if let Some(footer) = line.strip_prefix('[') {
                 // `[52 matches in 3 files…`; also known when not every file is listed.
-                let numbers: Vec<u64> = footer.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+                let numbers: Vec<u64> =
+                    footer.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
                 if let ([matches, files, ..], true) = (numbers.as_slice(), footer.contains(" in ")) {
                     (counts.matches, counts.files) = (counts.matches.max(*matches), counts.files.max(*files));
                 }
@@ -283,7 +284,9 @@ fn definition_pattern(query: &Query) -> String {
             }
         }
     }
-    format!(r"^\s*(?:[a-z]+(?:\([a-z]+\))?\s+)*(?:fn|def|class|struct|enum|trait|type|interface|function|func|macro_rules!)\s.*(?:{words})")
+    format!(
+        r"^\s*(?:[a-z]+(?:\([a-z]+\))?\s+)*(?:fn|def|class|struct|enum|trait|type|interface|function|func|macro_rules!)\s.*(?:{words})"
+    )
 }
 
 /// A path as a glob that matches nothing else.
@@ -328,7 +331,8 @@ mod tests {
 
     #[test]
     fn matching_lines_come_by_file() {
-        let found = hits("src/a.rs\n12:fn x()\n13-  body\n--\n20:fn y()\n[3 more in this file]\n\nb.rs\n1:fn z\n\n[3 matches]");
+        let found =
+            hits("src/a.rs\n12:fn x()\n13-  body\n--\n20:fn y()\n[3 more in this file]\n\nb.rs\n1:fn z\n\n[3 matches]");
         assert_eq!(found.len(), 2);
         assert_eq!(found[0].1, [(12, "fn x()".to_string()), (20, "fn y()".to_string())]);
         assert_eq!(hits(""), []);

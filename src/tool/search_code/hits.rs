@@ -50,8 +50,8 @@ impl FileHits {
         !self.closed && self.kept < room
     }
 
-    /// Keeps a line; `at` is where the match begins in it.
-    pub(super) fn push(&mut self, kind: LineKind, number: u64, line: &[u8], at: usize) {
+    /// Keeps a line; `at` finds where the match begins in it, and is asked only when that matters.
+    pub(super) fn push(&mut self, kind: LineKind, number: u64, line: &[u8], at: impl FnOnce(&[u8]) -> usize) {
         self.kept += usize::from(kind == LineKind::Match);
         self.lines.push(Line { kind, number, text: snippet(line, at) });
     }
@@ -59,7 +59,7 @@ impl FileHits {
     /// Keeps a line of context, unless nothing more is kept of this file.
     pub(super) fn push_context(&mut self, kind: LineKind, number: u64, line: &[u8]) {
         if !self.closed {
-            self.push(kind, number, line, 0);
+            self.push(kind, number, line, |_| 0);
         }
     }
 
@@ -90,23 +90,40 @@ pub(super) struct Found {
     /// Searched up to a NUL byte; what stands before it was found.
     pub(super) half_searched: Few,
     pub(super) unreadable: Few,
+    /// Searched up to a line that is too long to hold in memory.
+    pub(super) too_long: Few,
     kept: usize,
+    /// In mode `content`: lines of files after this path will not be shown, whatever is still found.
+    last: Option<String>,
 }
 
 impl Found {
+    /// Whether lines of the file at this path may still be shown.
+    pub(super) fn wants(&self, path: &str) -> bool {
+        self.last.as_deref().is_none_or(|last| path <= last)
+    }
+
+    /// Whether some files need not be asked about.
+    pub(super) fn is_full(&self) -> bool {
+        self.last.is_some()
+    }
+
     /// One more file.
     pub(super) fn add(&mut self, hits: FileHits, query: &Query) {
         self.files += 1;
         self.matches += hits.matches;
-        self.kept += hits.kept;
-        self.hits.push(hits);
-        if self.kept > query.max * 4 {
-            self.prune(query);
+        if self.wants(&hits.path) {
+            self.kept += hits.kept;
+            self.hits.push(hits);
+            // Twice the room, so that sorting stays rare.
+            if self.kept >= query.max * 2 {
+                self.prune(query);
+            }
         }
     }
 
     /// Another thread's part.
-    pub(super) fn absorb(&mut self, other: Found, query: &Query) {
+    pub(super) fn absorb(&mut self, other: Found) {
         self.searched += other.searched;
         self.files += other.files;
         self.matches += other.matches;
@@ -115,9 +132,7 @@ impl Found {
         self.binary.absorb(other.binary);
         self.half_searched.absorb(other.half_searched);
         self.unreadable.absorb(other.unreadable);
-        if self.kept > query.max * 4 {
-            self.prune(query);
-        }
+        self.too_long.absorb(other.too_long);
     }
 
     /// Puts what is kept into the order in which it is shown.
@@ -142,19 +157,20 @@ impl Found {
         if let Some(last) = full {
             self.hits.truncate(last + 1);
             self.kept = lines;
+            self.last = self.hits.last().map(|hits| hits.path.clone());
         }
     }
 }
 
 /// A line as it is shown: whole when short, else a part around `at`, cut between characters.
-fn snippet(line: &[u8], at: usize) -> String {
+fn snippet(line: &[u8], at: impl FnOnce(&[u8]) -> usize) -> String {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.len() <= MAX_LINE {
         return names::line_text(line).into_owned();
     }
     let inside = |at: &usize| line.get(*at).is_some_and(|byte| byte & 0xC0 == 0x80);
-    let mut start = at.min(line.len()).saturating_sub(LEAD);
+    let mut start = at(line).min(line.len()).saturating_sub(LEAD);
     let mut end = (start + MAX_LINE).min(line.len());
     start = start.min(end.saturating_sub(MAX_LINE));
     // At most three bytes of a character follow its first.
@@ -178,11 +194,11 @@ mod tests {
         line.push_str(&"中".repeat(1000));
         for shift in 0..4 {
             let line = format!("{}{line}\n", "x".repeat(shift));
-            let text = snippet(line.as_bytes(), at + shift);
+            let text = snippet(line.as_bytes(), |_| at + shift);
             assert!(text.contains("éKEY中") && text.starts_with('…') && text.ends_with(" bytes]"), "{text}");
             assert!(text.len() < 450 && !text.contains("\\x"), "{text}");
         }
-        assert_eq!(snippet(b"short\r\n", 0), "short");
-        assert!(snippet(&[b'a'; 401], 400).starts_with("…aaa"));
+        assert_eq!(snippet(b"short\r\n", |_| 0), "short");
+        assert!(snippet(&[b'a'; 401], |_| 400).starts_with("…aaa"));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Threads of one parallel walk search file after file, each with its own searcher and buffer ([`worker`]). Every match
 //! is counted; only the first by path are kept, so memory is bounded and the result is the same whichever thread was
-//! faster ([`hits`]). What is left out is said in a last line in square brackets ([`render`]).
+//! faster ([`hits`]). What is left out is said in a last line in square brackets (`render`).
 
 mod hits;
 mod render;
@@ -10,8 +10,8 @@ mod worker;
 
 use super::glob::Pattern;
 use super::{Effect, Tool, ToolContext, ToolError, blocking};
-use crate::agent::Searched;
 use crate::text;
+use crate::tool::Searched;
 use crate::workspace::{Place, Places};
 use grep_matcher::{LineTerminator, Matcher};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -178,7 +178,7 @@ fn search(
     }
     let mut found = Found::default();
     for worker in walked.parts {
-        found.absorb(worker.found, query);
+        found.absorb(worker.found);
     }
     found.unreadable.absorb(walked.unreadable);
     found.finish(query);

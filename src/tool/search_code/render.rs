@@ -31,13 +31,12 @@ pub(super) fn render(query: &Query, outcome: &Outcome<'_>) -> String {
     for hits in &outcome.found.hits {
         let fits = match query.mode {
             Mode::Content => page.group(hits, query.max),
-            Mode::Files => page.files < query.max && page.row(&hits.path),
-            Mode::Count => page.files < query.max && page.row(&format!("{}: {}", hits.path, hits.matches)),
+            Mode::Files => page.files < query.max && page.file(&hits.path),
+            Mode::Count => page.files < query.max && page.file(&format!("{}: {}", hits.path, hits.matches)),
         };
         if !fits {
             break;
         }
-        page.files += 1;
     }
     let notes = if outcome.found.files == 0 { nothing(query, outcome) } else { page.summary(query, &outcome.found) };
     let notes = [notes, left_out(query, outcome)].concat();
@@ -58,6 +57,13 @@ impl Page {
             self.out.push_str(row);
             self.out.push('\n');
         }
+        fits
+    }
+
+    /// One file in one row.
+    fn file(&mut self, row: &str) -> bool {
+        let fits = self.row(row);
+        self.files += usize::from(fits);
         fits
     }
 
@@ -92,6 +98,7 @@ impl Page {
             self.out.truncate(start);
             return false;
         }
+        self.files += 1;
         self.matches += shown as u64;
         let more = hits.matches - shown as u64;
         if more > 0 {
@@ -111,13 +118,8 @@ impl Page {
                 if self.matches == found.matches {
                     return vec![total];
                 }
-                let unseen = found.files.saturating_sub(self.files as u64);
-                let in_others = match unseen {
-                    0 => String::new(),
-                    _ => format!(" and none of {} more", plural(unseen as usize, "file")),
-                };
                 vec![
-                    format!("{total}; {} shown{in_others}", self.matches),
+                    format!("{total}; {} shown, from the first {}", self.matches, plural(self.files, "file")),
                     "mode `count` shows where they are; narrow `pattern`, `path` or `file_glob`".to_string(),
                 ]
             }
@@ -161,16 +163,17 @@ fn nothing(query: &Query, outcome: &Outcome<'_>) -> Vec<String> {
 fn left_out(query: &Query, outcome: &Outcome<'_>) -> Vec<String> {
     let found = &outcome.found;
     let mut notes = Vec::new();
-    let mut note = |few: &Few, noun: &str, why: &str| {
+    let mut note = |few: &Few, one: &str, many: &str| {
         if few.count > 0 {
-            notes.push(format!("{} {why}: {}", plural(few.count as usize, noun), few.names()));
+            notes.push(format!("{} {}: {}", few.count, if few.count == 1 { one } else { many }, few.names()));
         }
     };
-    note(&found.binary, "binary file", "not searched");
-    note(&found.half_searched, "file", "searched up to a NUL byte");
-    note(&found.unreadable, "entry", "not readable");
+    note(&found.binary, "binary file not searched", "binary files not searched");
+    note(&found.half_searched, "file searched up to a NUL byte", "files searched up to a NUL byte");
+    note(&found.unreadable, "entry not readable", "entries not readable");
+    note(&found.too_long, "file searched up to a line over 64 MiB", "files searched up to a line over 64 MiB");
     if query.glob.is_none() {
-        note(&outcome.links, "link", "not followed");
+        note(&outcome.links, "link not followed", "links not followed");
     }
     if outcome.rules_lifted {
         notes.push(format!("`{}` is hidden or ignored, so everything in it was searched", outcome.base.shown));

@@ -22,6 +22,8 @@ pub(super) struct Worker<'q> {
     stop: &'q (dyn Fn() -> bool + Sync),
     matcher: RegexMatcher,
     searcher: Searcher,
+    /// For files of which no line will be shown: knows no line numbers, no context.
+    counter: Searcher,
     buffer: Vec<u8>,
     /// Matching lines kept of one file.
     room: usize,
@@ -33,23 +35,33 @@ impl<'q> Worker<'q> {
     pub(super) fn new(query: &'q Query, named: bool, stop: &'q (dyn Fn() -> bool + Sync)) -> Self {
         let content = query.mode == Mode::Content;
         let context = if content { query.context } else { 0 };
-        let searcher = SearcherBuilder::new()
+        let mut builder = SearcherBuilder::new();
+        builder
             .line_terminator(query.line_end)
-            .line_number(content)
-            .before_context(context)
-            .after_context(context)
+            .line_number(false)
             .heap_limit(Some(MAX_LINE_HEAP))
-            .binary_detection(if named { BinaryDetection::convert(0) } else { BinaryDetection::quit(0) })
-            .build();
+            .binary_detection(if named { BinaryDetection::convert(0) } else { BinaryDetection::quit(0) });
+        let counter = builder.build();
+        let searcher = builder.line_number(content).before_context(context).after_context(context).build();
         // A clone has scratch memory of its own; threads that share one wait for each other.
         let matcher = query.matcher.clone();
         let room = if named { query.max } else { query.max.min(hits::PER_FILE) };
-        Worker { query, stop, matcher, searcher, buffer: vec![0; BUFFER], room, found: Found::default() }
+        Worker { query, stop, matcher, searcher, counter, buffer: vec![0; BUFFER], room, found: Found::default() }
     }
 
     /// Searches one file. What cannot be searched is counted, never an error of the whole search.
     pub(super) fn search(&mut self, path: &Path, base: &Place) {
-        let mut collector = Collector::new(self.query.mode, self.room, &self.matcher);
+        let name = || base.shown_below(path);
+        let shows = self.query.mode == Mode::Content && (!self.found.is_full() || self.found.wants(&name()));
+        let searcher = if shows { &mut self.searcher } else { &mut self.counter };
+        let mut collector = Collector {
+            stop_at_first: self.query.mode == Mode::Files,
+            room: if shows { self.room } else { 0 },
+            matcher: &self.matcher,
+            hits: FileHits::default(),
+            skipped: false,
+            binary: false,
+        };
         let result = open_no_wait(path).and_then(|file| {
             let (head, whole) = read_head(&file, &mut self.buffer)?;
             if binary::magic(head).is_some() {
@@ -57,15 +69,16 @@ impl<'q> Worker<'q> {
                 return Ok(());
             }
             if whole {
-                return self.searcher.search_slice(&self.matcher, head, &mut collector);
+                return searcher.search_slice(&self.matcher, head, &mut collector);
             }
             let rest = UntilStopped { file: &file, stop: self.stop };
-            self.searcher.search_reader(&self.matcher, head.chain(rest), &mut collector)
+            searcher.search_reader(&self.matcher, head.chain(rest), &mut collector)
         });
-        let name = || base.shown_below(path);
         let Collector { mut hits, skipped, binary, .. } = collector;
         self.found.searched += 1;
         match result {
+            // The searcher's own complaint is that a line does not fit in what it may hold.
+            Err(error) if error.kind() == io::ErrorKind::Other => self.found.too_long.add(name()),
             Err(_) => self.found.unreadable.add(name()),
             Ok(()) if skipped || (binary && hits.matches == 0) => self.found.binary.add(name()),
             Ok(()) if binary => self.found.half_searched.add(name()),
@@ -106,7 +119,9 @@ impl Read for UntilStopped<'_> {
 
 /// Takes down what the searcher finds in one file.
 struct Collector<'q> {
-    mode: Mode,
+    /// One match is enough.
+    stop_at_first: bool,
+    /// Matching lines that are kept.
     room: usize,
     matcher: &'q RegexMatcher,
     hits: FileHits,
@@ -116,32 +131,19 @@ struct Collector<'q> {
     binary: bool,
 }
 
-impl<'q> Collector<'q> {
-    fn new(mode: Mode, room: usize, matcher: &'q RegexMatcher) -> Self {
-        Collector { mode, room, matcher, hits: FileHits::default(), skipped: false, binary: false }
-    }
-}
-
 impl Sink for Collector<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
         self.hits.matches += 1;
-        match self.mode {
-            Mode::Files => return Ok(false),
-            Mode::Count => {}
-            Mode::Content => {
-                let number = found.line_number().unwrap_or_default();
-                if self.hits.has_room(self.room) {
-                    let line = found.bytes();
-                    let at = self.matcher.find(line).ok().flatten().map_or(0, |at| at.start());
-                    self.hits.push(LineKind::Match, number, line, at);
-                } else {
-                    self.hits.close();
-                }
-            }
+        if self.hits.has_room(self.room) {
+            let number = found.line_number().unwrap_or_default();
+            let at = |line: &[u8]| self.matcher.find(line).ok().flatten().map_or(0, |at| at.start());
+            self.hits.push(LineKind::Match, number, found.bytes(), at);
+        } else {
+            self.hits.close();
         }
-        Ok(true)
+        Ok(!self.stop_at_first)
     }
 
     fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> io::Result<bool> {

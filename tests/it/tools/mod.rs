@@ -1,5 +1,11 @@
 //! The tools that read, called as a model calls them: a name and JSON arguments in, text out.
 
+mod bad_input;
+mod cases;
+mod list;
+mod read;
+mod search;
+
 use serde_json::{Value, json};
 use sortie::model::ToolCall;
 use sortie::tool::{Ledger, ToolCallEnd, ToolContext, Toolset, builtin};
@@ -10,7 +16,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-/// A workspace in a temporary directory, and the tools of a conversation in it.
+/// A workspace `w` in a temporary directory of its own, and the tools of a conversation in it.
 struct Bench {
     dir: TempDir,
     tools: Toolset,
@@ -46,6 +52,10 @@ impl Bench {
         std::os::unix::fs::symlink(target, self.root().join(path)).unwrap();
     }
 
+    fn outside(&self) -> &Path {
+        self.dir.path()
+    }
+
     async fn call(&self, name: &str, args: Value) -> ToolCallEnd {
         self.tools.call(&ToolCall { id: "1".into(), name: name.into(), args }, &self.context).await
     }
@@ -58,7 +68,7 @@ impl Bench {
                 assert!(!text.contains("left out …]"), "{name} {args} was cut in the middle");
                 text
             }
-            other => panic!("{name} {args}: {other:?}"),
+            ToolCallEnd::Failed(text) | ToolCallEnd::Fatal(text) => unreachable!("{name} {args}: {text}"),
         }
     }
 
@@ -66,7 +76,7 @@ impl Bench {
     async fn failed(&self, name: &str, args: Value) -> String {
         match self.call(name, args.clone()).await {
             ToolCallEnd::Failed(text) => text,
-            other => panic!("{name} {args}: {other:?}"),
+            ToolCallEnd::Done(text) | ToolCallEnd::Fatal(text) => unreachable!("{name} {args}: {text}"),
         }
     }
 }
