@@ -56,6 +56,8 @@ it sees the user's request, its own prompt and the reports of the nodes in its `
 clear question and the paths where it should look, so that the nodes do not overlap. Use `needs` only where a node really \
 rests on another's result. You cannot do anything while nodes run; afterwards you can submit a follow-up plan.";
     const EFFECT: Effect = Effect::Run;
+    // The merged message has a bound of its own, a share of the parent's window.
+    const MAX_RESULT: usize = usize::MAX;
     type Args = PlanArgs;
 
     fn misused(&self, complaint: String) -> ToolError {

@@ -74,6 +74,9 @@ pub trait Tool: Send + Sync + 'static {
     const DESCRIPTION: &'static str;
     /// What it may do.
     const EFFECT: Effect;
+    /// Bytes of its result that a model gets at most; more is cut in the middle. For tools that bound their results
+    /// themselves.
+    const MAX_RESULT: usize = MAX_RESULT;
     /// The arguments. Derive `JsonSchema`; doc comments become descriptions. Use `deny_unknown_fields`.
     type Args: DeserializeOwned + JsonSchema + Send;
 

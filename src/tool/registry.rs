@@ -131,7 +131,7 @@ impl Toolset {
         };
         match tool.call(call.args.clone(), context).await {
             Ok(text) if text.is_empty() => ToolCallEnd::Done("(no output)".to_string()),
-            Ok(text) => ToolCallEnd::Done(text::clip_middle(&text, MAX_RESULT).into_owned()),
+            Ok(text) => ToolCallEnd::Done(text::clip_middle(&text, tool.max_result()).into_owned()),
             Err(ToolError::Told(message)) => ToolCallEnd::Failed(text::clip_middle(&message, MAX_RESULT).into_owned()),
             Err(ToolError::Fatal(message)) => ToolCallEnd::Fatal(message),
         }
@@ -148,6 +148,7 @@ impl Toolset {
 trait ErasedTool: Send + Sync {
     fn spec(&self) -> &ToolSpec;
     fn effect(&self) -> Effect;
+    fn max_result(&self) -> usize;
     async fn call(&self, args: Value, context: &ToolContext) -> Result<String, ToolError>;
 }
 
@@ -165,6 +166,10 @@ impl<T: Tool> ErasedTool for Typed<T> {
 
     fn effect(&self) -> Effect {
         T::EFFECT
+    }
+
+    fn max_result(&self) -> usize {
+        T::MAX_RESULT
     }
 
     async fn call(&self, args: Value, context: &ToolContext) -> Result<String, ToolError> {
