@@ -330,7 +330,7 @@ async fn three_invalid_plans_fail_the_run_closed_with_all_problems_told() {
     else {
         unreachable!()
     };
-    for wanted in ["needs itself", "no node", "`rol`", "command", "twice"] {
+    for wanted in ["needs itself", "no node", "`rol`", "command", "two nodes are called"] {
         assert!(problems.contains(wanted), "{wanted:?} is missing in: {problems}");
     }
 }
