@@ -293,7 +293,7 @@ fn open_store(
     }
     let cannot = |error: sortie::store::StoreError| {
         Error::failed(error.to_string())
-            .hint("make room there, or set SORTIE_STATE_DIR to a directory that can be written")
+            .hint("make room there; for a workspace that is read-only, set SORTIE_STATE_DIR to a directory that can be written")
     };
     let place = make_run_dir(root, state::state_dir().as_deref(), &id).map_err(cannot)?;
     if let Some(notice) = place.notice {
