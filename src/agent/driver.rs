@@ -214,7 +214,9 @@ impl Conversation {
             subject: subject.clone(),
         });
         self.doing(&format!("{} {subject}", call.name), usage);
+        let begun = Instant::now();
         let end = self.tools.call(call, &self.context).await;
+        tracing::debug!(node = %self.name, tool = %call.name, took = ?begun.elapsed(), "tool");
         (call.id.clone(), end)
     }
 

@@ -4,6 +4,7 @@
 //! everything else to standard error.
 
 mod ask;
+mod diagnostics;
 mod models;
 mod out;
 mod plan;
@@ -57,12 +58,12 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         }
     };
     let mut out = Out::new();
-    let result = match cli.command {
+    let result = diagnostics::init().and_then(|()| match cli.command {
         Command::Run(args) => run::main(args, &mut out),
         Command::Plan(command) => plan::main(command, &mut out),
         Command::Runs(args) => runs::main(args, &mut out),
         Command::Show(args) => show::main(args, &mut out),
-    };
+    });
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {

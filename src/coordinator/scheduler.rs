@@ -153,6 +153,7 @@ impl Loop<'_, '_> {
             tokio::select! {
                 biased;
                 () = &mut stopped, if stage == Stage::Open => {
+                    tracing::debug!(running = self.running.len(), "stop");
                     stage = Stage::Stopping { kill_at: Instant::now() + setup.grace };
                     let reason = setup.cancel.reason().unwrap_or(CancelReason::Interrupt);
                     let effects = self.ready.halt(&Cause::new(reason.cause_kind(), reason.detail()));
@@ -234,6 +235,7 @@ impl Loop<'_, '_> {
             needs: needs.into_iter().map(|(name, _)| name).collect(),
         };
         setup.bus.emit(EventKind::NodeStarted { attempt: attempt.clone() });
+        tracing::debug!(node = %attempt.node, "start");
         let started = Instant::now();
         self.first_start.get_or_insert(started);
         let running = Running { job, started, wants_output: attempt.task.wants_output() };
@@ -265,6 +267,7 @@ impl Loop<'_, '_> {
 
     fn end(&mut self, job: Job, attempt: u32, end: AttemptEnd, span: Option<(Instant, Instant)>, wants_output: bool) {
         let duration = span.map_or(Duration::ZERO, |(from, to)| to - from);
+        tracing::debug!(node = %self.results.name(job), outcome = %end.outcome, ?duration, "end");
         self.last_end = span.map(|(_, to)| to).or(self.last_end);
         self.setup.bus.emit(EventKind::NodeFinished {
             node: self.results.name(job),

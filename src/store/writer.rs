@@ -66,6 +66,7 @@ impl<D: Disk> Writer<D> {
         while let Ok(first) = jobs.recv() {
             let rest = jobs.try_iter().take(BATCH - 1);
             let batch: Vec<Job> = std::iter::once(first).chain(rest).collect();
+            tracing::trace!(jobs = batch.len(), "commit");
             self.commit(batch);
         }
     }
