@@ -17,10 +17,10 @@ use crate::text;
 use serde_json::Value;
 
 /// Findings in a report.
-const MAX_REPORTED: usize = 8;
+const MAX_REPORTED: usize = 12;
 /// Files that are read again of those that other nodes named: of each node, and in all.
-const PER_NODE: usize = 6;
-const MAX_WEIGHED: usize = 40;
+const PER_NODE: usize = 11;
+const MAX_WEIGHED: usize = 64;
 
 /// The next step of a subagent.
 pub(super) fn next(talk: &Talk<'_>, output: Option<&Value>) -> Next {
