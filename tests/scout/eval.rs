@@ -8,6 +8,8 @@
 //!
 //! Exit status: 0 good enough, 1 below the target or too close to a baseline, 2 it could not run.
 
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command: its table is what it is for")]
+
 use serde::Deserialize;
 use serde_json::Value;
 use sortie::agent::Role;
@@ -171,8 +173,10 @@ fn indented(text: &str) -> String {
     text.lines().map(|line| format!("    {line}\n")).collect()
 }
 
-/// Ranks of both baselines by the question's number.
-fn baselines(here: &Path, data: &Path) -> Result<HashMap<u64, (Option<usize>, Option<usize>)>, Failure> {
+/// Ranks of the right file in both baselines, by the question's number: rarest word, global BM25.
+type Baselines = HashMap<u64, (Option<usize>, Option<usize>)>;
+
+fn baselines(here: &Path, data: &Path) -> Result<Baselines, Failure> {
     let output =
         std::process::Command::new("python3").arg(here.join("baselines.py")).arg("--json").arg(data).output()?;
     if !output.status.success() {

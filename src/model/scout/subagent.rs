@@ -1,6 +1,5 @@
 //! Scout as a subagent: looks at its part of the tree, or weighs what the nodes before it found, and reports.
 
-use super::change::asks_for_change;
 use super::conversation::{Call, Next, REPORT, Talk};
 use super::evidence;
 use super::fill::{Material, fill};
@@ -28,8 +27,7 @@ pub(super) fn next(talk: &Talk<'_>, output: Option<&Value>) -> Next {
 }
 
 fn work(talk: &Talk<'_>, output: Option<&Value>) -> Result<Next, Next> {
-    let (_, task) = super::conversation::split_dressing(&talk.task);
-    if asks_for_change(task) {
+    if talk.asks_for_change() {
         return Ok(blocked());
     }
     let scope = place::of_task(talk, &talk.task)?;
