@@ -3,17 +3,34 @@
 use async_trait::async_trait;
 use sortie::permission::{Answer, Approver, Question};
 use std::io::{self, BufRead, Write};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a question waits for the screen to make room.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Asks on standard error, reads the answer from standard input.
-pub(crate) struct Terminal;
+pub(crate) struct Terminal {
+    /// Hears when the live screen has made room for a question; at once where there is none.
+    room: Arc<Mutex<Receiver<()>>>,
+}
+
+impl Terminal {
+    pub(crate) fn new(room: Receiver<()>) -> Self {
+        Terminal { room: Arc::new(Mutex::new(room)) }
+    }
+}
 
 #[async_trait]
 impl Approver for Terminal {
     async fn decide(&self, question: &Question) -> Answer {
         let text = format!("\n{}\n{} [y/N, or say what to change] ", question.detail.trim_end(), question.title);
         let (send, receive) = tokio::sync::oneshot::channel();
+        let room = Arc::clone(&self.room);
         // A thread of its own: when the question is withdrawn, a read that nobody answers must not hold the runtime.
         std::thread::spawn(move || {
+            let _ = room.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(PATIENCE);
             let _ = write!(io::stderr().lock(), "{text}").and_then(|()| io::stderr().flush());
             let mut line = String::new();
             let read = io::stdin().lock().read_line(&mut line);

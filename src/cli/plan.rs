@@ -162,10 +162,7 @@ impl Source {
         } else {
             std::fs::read(path)
         };
-        let bytes = bytes.map_err(|error| match stdin {
-            true => Error::usage(format!("cannot read `{name}`: {}", reason(&error))),
-            false => super::cannot_read(path, &error),
-        })?;
+        let bytes = bytes.map_err(|error| Error::usage(format!("cannot read `{name}`: {}", reason(&error))))?;
         match String::from_utf8(bytes) {
             Ok(text) => Ok(Source { name, text }),
             Err(error) => {

@@ -19,6 +19,7 @@ use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 /// Answer a task, run a plan, or both.
@@ -33,7 +34,7 @@ use std::time::Duration;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RunArgs {
     /// What you want to know or have done; `-` reads it from standard input
-    #[arg(value_name = "TASK", required_unless_present = "plan")]
+    #[arg(value_name = "TASK")]
     task: Option<String>,
     /// Run this plan (TOML, or JSON) instead of having one made
     #[arg(long, value_name = "FILE")]
@@ -138,10 +139,14 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
         return Err(Error::usage(format!("this process belongs to node `{}` of a run", node.to_string_lossy()))
             .hint("a subagent cannot start subagents: report what you need instead"));
     }
+    if args.task.is_none() && args.plan.is_none() {
+        return Err(Error::usage("there is neither a task nor a plan to run")
+            .hint("say what you want to know: sortie run \"where is …?\", or name a plan: sortie run --plan FILE"));
+    }
     let workspace = open_workspace(&args.workspace.directory)?;
     let plan = match &args.plan {
         None => None,
-        Some(file) => match super::plan::Source::read(file)?.check(&super::plan::known()?, out) {
+        Some(file) => match read_plan(file)?.check(&super::plan::known()?, out) {
             Some(plan) => Some(plan),
             // Its problems have been told.
             None => return Ok(exit::USAGE),
@@ -171,17 +176,25 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
     config.environment =
         std::env::vars_os().filter(|(name, _)| !name.to_str().is_some_and(process::is_secret)).collect();
     let store = open_store(&args, &config, workspace.root(), models.default_model().name(), out)?;
+    let (questions, room) = std::sync::mpsc::channel();
     let harness = Harness {
         models,
         registry: super::builtin_tools()?,
         roles: Role::built_in(),
         workspace,
         store,
-        approver: approver(),
-        reporters: reporters(args.output, out),
+        approver: approver(room),
+        reporters: reporters(args.output, questions, out),
     };
     let end = execute(config, harness)?;
     conclude(&end, &args.workspace.directory, out)
+}
+
+fn read_plan(file: &Path) -> Result<super::plan::Source, Error> {
+    super::plan::Source::read(file).map_err(|error| match error.hint.is_empty() && file.is_relative() {
+        true => error.hint("the path is taken from the current directory, not from that of -C"),
+        false => error,
+    })
 }
 
 fn open_workspace(directory: &Path) -> Result<Arc<dyn Workspace>, Error> {
@@ -280,7 +293,7 @@ fn open_store(
     }
     let cannot = |error: sortie::store::StoreError| {
         Error::failed(error.to_string())
-            .hint("make room there, or set SORTIE_STATE_DIR to a directory that can be written")
+            .hint("make room there; for a workspace that is read-only, set SORTIE_STATE_DIR to a directory that can be written")
     };
     let place = make_run_dir(root, state::state_dir().as_deref(), &id).map_err(cannot)?;
     if let Some(notice) = place.notice {
@@ -302,17 +315,17 @@ fn open_store(
 }
 
 /// Asks on a terminal; says no where nobody is there to ask.
-fn approver() -> Arc<dyn Approver> {
+fn approver(room: Receiver<()>) -> Arc<dyn Approver> {
     if io::stdin().is_terminal() && io::stderr().is_terminal() {
-        Arc::new(super::ask::Terminal)
+        Arc::new(super::ask::Terminal::new(room))
     } else {
         Arc::new(Nobody)
     }
 }
 
-fn reporters(output: Output, out: &Out) -> Vec<Box<dyn Reporter>> {
+fn reporters(output: Output, questions: Sender<()>, out: &Out) -> Vec<Box<dyn Reporter>> {
     let watch: Box<dyn Reporter> = if out.stderr_is_live() {
-        Box::new(Progress::new(Style { color: out.stderr_color }))
+        Box::new(Progress::new(Style { color: out.stderr_color }).telling(questions))
     } else {
         Box::new(Plain::new(io::stderr()))
     };

@@ -33,13 +33,13 @@ impl SubmitPlan {
     }
 
     fn reject(&self, problems: &str) -> ToolError {
-        let problems = problems.trim_end();
         let attempt = self.tries.fetch_add(1, Ordering::SeqCst) + 1;
         self.runner.bus().emit(EventKind::PlanRejected { attempt, problems: problems.to_string() });
         if attempt >= PLAN_TRIES {
             self.gave_up.store(true, Ordering::SeqCst);
             return ToolError::Fatal(format!(
-                "{PLAN_TRIES} plans in a row were not valid; the last problems:\n{problems}"
+                "{PLAN_TRIES} plans in a row were not valid; the last problems:\n{}",
+                problems.trim_end()
             ));
         }
         let left = text::plural((PLAN_TRIES - attempt) as usize, "try").replace("trys", "tries");

@@ -3,10 +3,11 @@
 use super::board::Board;
 use super::words::Style;
 use super::{Reporter, table};
-use crate::event::{Event, Timestamp};
+use crate::event::{Event, EventKind, Timestamp};
 use console::Term;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 /// Time between two drawings: fast enough to look live, slow enough to cost nothing.
@@ -24,6 +25,10 @@ pub struct Progress {
     /// The latest event's time, and when it came: event time goes on between events.
     clock: (Timestamp, Instant),
     drawn: Option<Instant>,
+    /// Whether the user is being asked something: nothing may be drawn over the question.
+    asking: bool,
+    /// Who waits for the screen before a question is put.
+    questions: Option<Sender<()>>,
 }
 
 impl Progress {
@@ -37,11 +42,38 @@ impl Progress {
             lines: Vec::new(),
             clock: (Timestamp(0), Instant::now()),
             drawn: None,
+            asking: false,
+            questions: None,
+        }
+    }
+
+    /// Says, once per question, when the live lines have made room for it; they come back with its answer.
+    #[must_use]
+    pub fn telling(mut self, questions: Sender<()>) -> Self {
+        self.questions = Some(questions);
+        self
+    }
+
+    fn make_room(&mut self) -> io::Result<()> {
+        self.asking = true;
+        self.remove_lines();
+        self.screen.clear()?;
+        if let Some(questions) = &self.questions {
+            // Nobody waits when nobody is there to answer.
+            let _ = questions.send(());
+        }
+        Ok(())
+    }
+
+    fn remove_lines(&mut self) {
+        for line in self.lines.drain(..) {
+            line.finish_and_clear();
+            self.screen.remove(&line);
         }
     }
 
     fn draw(&mut self) {
-        if self.drawn.is_some_and(|drawn| drawn.elapsed() < REDRAW) {
+        if self.asking || self.drawn.is_some_and(|drawn| drawn.elapsed() < REDRAW) {
             return;
         }
         self.drawn = Some(Instant::now());
@@ -70,7 +102,17 @@ impl Progress {
 impl Reporter for Progress {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         self.clock = (event.at, Instant::now());
-        if let Some(line) = self.board.event(event) {
+        let line = self.board.event(event);
+        if matches!(event.kind, EventKind::ApprovalAsked { .. }) {
+            // The question itself is put by whoever takes the answer.
+            return self.make_room();
+        }
+        self.asking &= !matches!(event.kind, EventKind::ApprovalAnswered { .. });
+        if let Some(line) = line {
+            if self.asking {
+                // The cursor is behind the question.
+                self.term.write_line("")?;
+            }
             self.screen.println(line)?;
         }
         self.draw();
@@ -87,9 +129,7 @@ impl Reporter for Progress {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        for line in self.lines.drain(..) {
-            line.finish_and_clear();
-        }
+        self.remove_lines();
         self.screen.clear()?;
         let columns = usize::from(self.term.size().1);
         self.term.write_str(&table(&self.board.summary, Some(columns)))?;

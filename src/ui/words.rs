@@ -118,12 +118,9 @@ fn stopping(reason: CancelReason) -> &'static str {
         CancelReason::SiblingFailed => "stopping: a node with `on_failure = \"stop\"` did not succeed",
         CancelReason::Deadline => "stopping: the run's time limit has passed",
         CancelReason::Storage => "stopping: the run's record cannot be written",
-        CancelReason::Interrupt => {
-            "interrupted: nothing new starts, what runs is asked to end, and what it found is kept; press Ctrl-C again to kill it"
-        }
-        CancelReason::Terminate => {
-            "told to terminate: nothing new starts, what runs is asked to end, and what it found is kept; a signal again kills it"
-        }
+        // Short enough for one line of 80 columns.
+        CancelReason::Interrupt => "interrupted: stopping, what was found is kept; press Ctrl-C again to kill",
+        CancelReason::Terminate => "told to terminate: stopping, what was found is kept; a signal again kills",
         CancelReason::Second => "interrupted again: what still runs is killed",
     }
 }

@@ -71,13 +71,12 @@ pub(crate) fn finish(mut command: Command) -> Said {
     let (send, receive) = std::sync::mpsc::channel();
     let id = child.id();
     std::thread::spawn(move || send.send(child.wait_with_output()));
-    match receive.recv_timeout(PATIENCE) {
-        Ok(output) => Said::from(output.unwrap()),
-        Err(_) => {
-            kill(id);
-            panic!("it does not end: {command:?}")
-        }
+    let output = receive.recv_timeout(PATIENCE);
+    if output.is_err() {
+        kill(id);
     }
+    assert!(output.is_ok(), "it does not end: {command:?}");
+    Said::from(output.unwrap().unwrap())
 }
 
 /// Waits until something is so; fails the test when it never is.
@@ -111,7 +110,7 @@ fn kill(id: u32) {
 
 impl From<Output> for Said {
     fn from(output: Output) -> Self {
-        let text = |bytes| String::from_utf8(bytes).expect("sortie prints UTF-8");
+        let text = |bytes| String::from_utf8(bytes).unwrap();
         Said { code: code(output.status), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 }

@@ -9,6 +9,7 @@
 
 mod bad_input;
 mod command;
+mod docs;
 mod kit;
 mod plans;
 mod processes;

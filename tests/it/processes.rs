@@ -71,7 +71,6 @@ struct Over {
     stderr: String,
     took: Duration,
     events: Vec<Value>,
-    sandbox: Sandbox,
 }
 
 impl Running {
@@ -134,7 +133,7 @@ impl Running {
         let events = events(&self.sandbox);
         check_record(&events);
         assert!(!self.sandbox.workspace().join("canary").exists());
-        Over { code, stdout, stderr, took, events, sandbox: self.sandbox }
+        Over { code, stdout, stderr, took, events }
     }
 }
 

@@ -147,7 +147,7 @@ fn normal_node(node: &Value) -> Value {
     kept.iter().filter(|key| !node[**key].is_null()).map(|key| ((*key).to_string(), node[*key].clone())).collect()
 }
 
-/// Words that differ from run to run are replaced, columns are joined.
+/// Words that differ from run to run are replaced, and the gaps between columns with them.
 fn normal_stderr(text: &str, run: Option<&str>) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -168,6 +168,7 @@ fn normal_stderr(text: &str, run: Option<&str>) -> String {
                 _ => word.to_string(),
             });
         }
+        out.push_str(&line[..line.len() - line.trim_start().len()]);
         out.push_str(&words.join(" "));
         out.push('\n');
     }

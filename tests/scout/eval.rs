@@ -8,7 +8,7 @@
 //!
 //! Exit status: 0 good enough, 1 below the target or too close to a baseline, 2 it could not run.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command: its table is what it is for")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command that prints a table")]
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -173,10 +173,11 @@ fn indented(text: &str) -> String {
     text.lines().map(|line| format!("    {line}\n")).collect()
 }
 
-/// Ranks of the right file in both baselines, by the question's number: rarest word, global BM25.
-type Baselines = HashMap<u64, (Option<usize>, Option<usize>)>;
+/// Where the right file stands with the rarest word and with BM25, counted from 1.
+type Ranks = (Option<usize>, Option<usize>);
 
-fn baselines(here: &Path, data: &Path) -> Result<Baselines, Failure> {
+/// Ranks of both baselines by the question's number.
+fn baselines(here: &Path, data: &Path) -> Result<HashMap<u64, Ranks>, Failure> {
     let output =
         std::process::Command::new("python3").arg(here.join("baselines.py")).arg("--json").arg(data).output()?;
     if !output.status.success() {
