@@ -18,6 +18,7 @@ mod ready;
 mod runs;
 mod sample;
 mod scenarios;
+mod scout;
 mod screens;
 mod store;
 mod tools;

@@ -137,6 +137,11 @@ impl<'r> Talk<'r> {
         Err(Next::Call { say: say.to_string(), calls: missing })
     }
 
+    /// Whether the task is to change something.
+    pub(super) fn asks_for_change(&self) -> bool {
+        super::change::asks_for_change(split_dressing(&self.task).1)
+    }
+
     /// The results of a tool's calls so far, in order: text and whether it failed.
     pub(super) fn answers_of(&self, tool: &str) -> Vec<(&'r str, bool)> {
         let of_tool = self.said.iter().filter(|(name, _, _)| *name == tool);

@@ -1,6 +1,5 @@
 //! Scout as the coordinator: splits the tree, submits a plan with one node per part, compares what came back, answers.
 
-use super::change::asks_for_change;
 use super::conversation::{Call, Next, SUBMIT_PLAN, Talk};
 use super::findings::{self, DISCLOSURE};
 use super::place::{self, Scope};
@@ -18,7 +17,7 @@ const MAX_ANSWERED: usize = 5;
 
 /// The next step of a coordinator.
 pub(super) fn coordinate(talk: &mut Talk<'_>) -> Next {
-    if asks_for_change(&talk.task) {
+    if talk.asks_for_change() {
         return refusal();
     }
     plan_and_answer(talk).unwrap_or_else(|next| next)
@@ -26,7 +25,7 @@ pub(super) fn coordinate(talk: &mut Talk<'_>) -> Next {
 
 /// The next step where there is only an answer to give.
 pub(super) fn read_and_answer(talk: &Talk<'_>) -> Next {
-    if asks_for_change(&talk.task) {
+    if talk.asks_for_change() {
         return refusal();
     }
     let answer = || {

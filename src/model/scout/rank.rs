@@ -378,3 +378,63 @@ fn enclosing(doc: &Doc, number: u64) -> Option<String> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The paths of these files, best first, for a question; every word counts as one that few files have.
+    fn ranked(question: &str, files: &[(&str, &str)]) -> Vec<Ranked> {
+        let query = Query::new(question);
+        let vocabulary = Vocabulary::new(&query);
+        let spread = vec![Spread { exact: 2, related: 2 }; query.concepts.len()];
+        let stats = Stats { files: 100, mean_length: 40.0, spread };
+        let docs: Vec<Doc> = files
+            .iter()
+            .map(|(path, text)| {
+                let mut doc = Doc::named(path, 0, &vocabulary);
+                doc.fill(text.lines().enumerate().map(|(at, line)| (at as u64 + 1, line)).collect(), &vocabulary);
+                doc
+            })
+            .collect();
+        Ranker::new(&query, &stats, &vocabulary).rank(&docs)
+    }
+
+    fn first(question: &str, files: &[(&str, &str)]) -> String {
+        ranked(question, files).first().map(|one| one.path.clone()).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_makes_a_file_rank_higher() {
+        let far = format!("let queue = 1;\n{}let drain = 2;\n", "let x = 0;\n".repeat(60));
+        let long = format!("let drain = queue;\n{}", "let x = 0;\n".repeat(400));
+        let table: [(&str, [(&str, &str); 2]); 6] = [
+            ("a definition before a mention", [("b.rs", "fn drain() {}"), ("a.rs", "x = drain;")]),
+            ("a name in the path", [("src/drain.rs", "let x = drain;"), ("src/a.rs", "let x = drain;")]),
+            ("code before tests", [("src/b.rs", "let x = drain;"), ("tests/a.rs", "let x = drain;")]),
+            ("words close together", [("b.rs", "let queue = 1;\nlet drain = 2;"), ("a.rs", &far)]),
+            ("a short file before a long one", [("b.rs", "let drain = queue;"), ("a.rs", &long)]),
+            ("a related word before none", [("b.rs", "cancel()"), ("a.rs", "queue()")]),
+        ];
+        for (why, files) in table {
+            let question = if why.starts_with("a related") { "abort" } else { "drain queue" };
+            assert_eq!(first(question, &files), files[0].0, "{why}");
+        }
+    }
+
+    #[test]
+    fn a_result_names_its_best_lines_and_what_they_stand_in() {
+        let text = "impl Pump {\n    /// Empties it.\n    fn run(&self) {\n        let x = 1;\n        self.queue.drain();\n    }\n}\n";
+        let one = ranked("drain queue", &[("a.rs", text)]).remove(0);
+        assert_eq!(one.best[0].0, 5);
+        assert_eq!(one.inside.as_deref(), Some("fn run"));
+        assert!(one.coverage > 0.99);
+    }
+
+    #[test]
+    fn files_without_any_word_are_left_out_and_equal_ones_go_by_path() {
+        assert!(ranked("drain", &[("a.rs", "let x = 1;"), ("b.rs", "")]).is_empty());
+        assert_eq!(first("drain", &[("c.rs", "drain"), ("b.rs", "drain")]), "b.rs");
+        assert!(ranked("", &[("a.rs", "x")]).is_empty());
+    }
+}

@@ -1,6 +1,5 @@
 //! Scout as a subagent: looks at its part of the tree, or weighs what the nodes before it found, and reports.
 
-use super::change::asks_for_change;
 use super::conversation::{Call, Next, REPORT, Talk};
 use super::evidence;
 use super::fill::{Material, fill};
@@ -17,10 +16,10 @@ use crate::text;
 use serde_json::Value;
 
 /// Findings in a report.
-const MAX_REPORTED: usize = 8;
+const MAX_REPORTED: usize = 12;
 /// Files that are read again of those that other nodes named: of each node, and in all.
-const PER_NODE: usize = 6;
-const MAX_WEIGHED: usize = 40;
+const PER_NODE: usize = 11;
+const MAX_WEIGHED: usize = 64;
 
 /// The next step of a subagent.
 pub(super) fn next(talk: &Talk<'_>, output: Option<&Value>) -> Next {
@@ -28,8 +27,7 @@ pub(super) fn next(talk: &Talk<'_>, output: Option<&Value>) -> Next {
 }
 
 fn work(talk: &Talk<'_>, output: Option<&Value>) -> Result<Next, Next> {
-    let (_, task) = super::conversation::split_dressing(&talk.task);
-    if asks_for_change(task) {
+    if talk.asks_for_change() {
         return Ok(blocked());
     }
     let scope = place::of_task(talk, &talk.task)?;

@@ -14,7 +14,7 @@ pub(super) const CODE: &str = "*.{rs,py,pyi,js,jsx,mjs,cjs,ts,tsx,go,java,kt,kts
     swift,rb,php,pl,pm,lua,r,jl,ex,exs,erl,hs,ml,mli,clj,cljs,dart,zig,nim,v,sv,vhd,sh,bash,zsh,ps1,sql,proto,graphql,\
     vue,svelte,toml,tf,gradle,cmake,mk}";
 /// Files that are read after the counts.
-const MAX_READ: usize = 16;
+const MAX_READ: usize = 24;
 /// Lines asked for at once; about what one result holds.
 const PAGE: usize = 650;
 /// Pages read of one file.
