@@ -14,7 +14,7 @@ use indexmap::IndexMap;
 use sortie::agent::{AttemptEnd, Task};
 use sortie::cancel::Cancel;
 use sortie::coordinator::{Execute, Scheduler};
-use sortie::plan::{Graph, Node, OnFailure, Outcome, PLAN_VERSION, Plan, Work};
+use sortie::plan::{Graph, Node, Outcome, PLAN_VERSION, Plan, Work};
 use sortie::store::{FileStore, MemoryStore, RunHeader, Store};
 use sortie::ui::Bus;
 use std::sync::Arc;
@@ -156,18 +156,8 @@ fn random_plan(count: usize) -> Plan {
 
 fn plan_of(needs: impl Iterator<Item = Vec<usize>>) -> Plan {
     let node = |(at, needs): (usize, Vec<usize>)| Node {
-        id: format!("n{at}"),
-        work: Work::Command("true".to_string()),
         needs: needs.into_iter().map(|need| format!("n{need}")).collect(),
-        role: "explorer".to_string(),
-        model: None,
-        tools: None,
-        timeout: None,
-        turns: None,
-        output: None,
-        foreach: None,
-        batch: None,
-        on_failure: OnFailure::SkipDependents,
+        ..Node::new(format!("n{at}"), Work::Command("true".to_string()))
     };
     let nodes = needs.enumerate().map(node).collect();
     Plan {

@@ -243,25 +243,12 @@ impl Graph {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Node, OnFailure, Work};
+    use super::super::{Node, Work};
     use super::*;
     use indexmap::IndexMap;
 
     fn node(id: String, needs: Vec<String>) -> Node {
-        Node {
-            id,
-            work: Work::Prompt("go".into()),
-            needs,
-            role: "explorer".into(),
-            model: None,
-            tools: None,
-            timeout: None,
-            turns: None,
-            output: None,
-            foreach: None,
-            batch: None,
-            on_failure: OnFailure::default(),
-        }
+        Node { needs, ..Node::new(id, Work::Prompt("go".into())) }
     }
 
     fn plan(nodes: Vec<Node>) -> Plan {

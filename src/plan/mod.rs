@@ -120,6 +120,26 @@ pub struct Node {
     pub on_failure: OnFailure,
 }
 
+impl Node {
+    /// A node that needs nothing, with defaults for all else.
+    pub fn new(id: impl Into<String>, work: Work) -> Self {
+        Node {
+            id: id.into(),
+            work,
+            needs: Vec::new(),
+            role: DEFAULT_ROLE.to_owned(),
+            model: None,
+            tools: None,
+            timeout: None,
+            turns: None,
+            output: None,
+            foreach: None,
+            batch: None,
+            on_failure: OnFailure::default(),
+        }
+    }
+}
+
 /// What a node does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

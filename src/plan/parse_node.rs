@@ -78,20 +78,7 @@ pub(super) fn read_node(
         foreach: value.spot.clone(),
         output: value.spot.clone(),
     };
-    let mut node = Node {
-        id: String::new(),
-        work: Work::Prompt(String::new()),
-        needs: Vec::new(),
-        role: DEFAULT_ROLE.to_owned(),
-        model: None,
-        tools: None,
-        timeout: None,
-        turns: None,
-        output: None,
-        foreach: None,
-        batch: None,
-        on_failure: OnFailure::default(),
-    };
+    let mut node = Node::new(String::new(), Work::Prompt(String::new()));
     let Some(fields) = Fields::new(value, "a node", &KEYS, findings) else { return (node, spots) };
     node.id = id(&fields, &mut spots, findings);
     work(&fields, reader, &mut node, &mut spots, findings);
