@@ -197,6 +197,8 @@ impl Asked {
             asked.reports = merged.to_string();
         }
         let (_, bare) = split_dressing(task);
+        let questions = questions(bare);
+        let bare = questions.as_deref().unwrap_or(bare);
         asked.question =
             if request.trim().is_empty() { bare.to_string() } else { format!("{}\n{bare}", request.trim()) };
         asked.task = task.trim().to_string();
@@ -229,9 +231,9 @@ fn has_evidence(text: &str) -> bool {
 
 /// A task's opening clause, if that only says what to do with the question (`Answer from the reports: …`), and the rest.
 pub(super) fn split_dressing(task: &str) -> (&str, &str) {
-    const OPENERS: [&str; 18] = [
+    const OPENERS: [&str; 23] = [
         "in", "list", "answer", "find", "describe", "explain", "map", "name", "using", "from", "look", "read", "check",
-        "tell", "within", "under", "for", "search",
+        "tell", "within", "under", "for", "search", "divide", "split", "give", "review", "starting",
     ];
     let task = task.trim();
     let Some((clause, rest)) = task.split_once(": ").or_else(|| task.split_once(":\n")) else { return ("", task) };
@@ -241,9 +243,50 @@ pub(super) fn split_dressing(task: &str) -> (&str, &str) {
     if opens && !clause.contains(['?', '!', '\n']) && long_enough { (clause, rest.trim()) } else { ("", task) }
 }
 
+/// The questions of a text, if it asks any: what stands around them says how to work, not what to find.
+fn questions(text: &str) -> Option<String> {
+    let mut found: Vec<&str> = Vec::new();
+    for paragraph in text.split("\n\n") {
+        let mut start = 0;
+        for (at, mark) in paragraph.match_indices(['.', '!', '?']) {
+            let end = at + mark.len();
+            let ends = paragraph.get(end..).is_none_or(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace));
+            if !ends {
+                continue;
+            }
+            if mark == "?" {
+                found.push(split_dressing(paragraph.get(start..end).unwrap_or_default()).1);
+            }
+            start = end;
+        }
+    }
+    let question = found.join("\n");
+    // A bare "why?" rests on the sentence before it.
+    (question.split_whitespace().count() > 3).then_some(question)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn instructions_around_a_question_are_not_looked_for() {
+        for (text, expected) in [
+            (
+                "Look only in `src`. how does it stop when cancelled?\n\nGive the places, with evidence.",
+                Some("how does it stop when cancelled?"),
+            ),
+            (
+                "Divide `.` into parts, for this question: who may cancel a job?\n\nDo not answer it.",
+                Some("who may cancel a job?"),
+            ),
+            ("A timer was late. Why?", None),
+            ("Review error handling in src/a.rs.", None),
+            ("Is a.b.c read first? And by whom is it read?", Some("Is a.b.c read first?\nAnd by whom is it read?")),
+        ] {
+            assert_eq!(questions(text).as_deref(), expected, "{text}");
+        }
+    }
 
     #[test]
     fn a_first_message_is_taken_apart() {

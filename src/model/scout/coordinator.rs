@@ -5,9 +5,8 @@ use super::findings::{self, DISCLOSURE};
 use super::place::{self, Scope};
 use super::query::Query;
 use super::rank::Ranked;
-use super::split::{self, Listing};
-use super::subagent::{Seen, listing, look};
-use super::survey::CODE;
+use super::split;
+use super::subagent::{Seen, code_listing, look};
 use crate::agent::Confidence;
 use crate::text::{self, plural};
 use serde_json::json;
@@ -69,19 +68,6 @@ fn plan_and_answer(talk: &mut Talk<'_>) -> Result<Next, Next> {
     };
     let seen = look(talk, &query, &scope)?;
     Ok(answer(&query, &scope, &seen, &note))
-}
-
-/// The files to split: code where there is any.
-fn code_listing(talk: &Talk<'_>, scope: &Scope) -> Result<Listing, Next> {
-    if scope.paths.is_empty() {
-        let result = talk.ask("Looking what there is.", &[place::list_matching(CODE)])?;
-        let mut code = Listing::parse(result.first().copied().flatten().unwrap_or_default());
-        if code.files() > 0 {
-            place::expand(talk, &mut code, Some(CODE))?;
-            return Ok(code);
-        }
-    }
-    listing(talk, scope)
 }
 
 fn plan(question: &str, parts: &[Vec<String>]) -> Call {

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 /// Parts at most.
 pub(super) const MAX_PARTS: usize = 8;
+/// Paths that [`single`] gives at most, and children that it takes a folder apart into.
+const MAX_SINGLE: usize = 12;
+const MAX_CHILDREN: usize = 40;
 /// Files that a part should have before there is another one.
 const WORTH_A_PART: usize = 6;
 
@@ -74,24 +77,49 @@ fn below(path: &str, folder: &str) -> bool {
 
 /// Parts of similar size that cover every row of a listing, each a list of paths. One part when the tree is small.
 pub(super) fn parts(listing: &Listing, wanted: usize) -> Vec<Vec<String>> {
-    let files = listing.files();
-    let wanted = wanted.min((files / WORTH_A_PART).max(3)).min(files);
+    let wanted = worth(listing, wanted);
     if wanted == 0 {
         return Vec::new();
     }
+    let units = units(listing, wanted, wanted, usize::MAX);
+    pack(&units, wanted.min(units.len()))
+}
+
+/// How many parts a tree is worth: at least three, where there are so many files.
+fn worth(listing: &Listing, wanted: usize) -> usize {
+    let files = listing.files();
+    wanted.min((files / WORTH_A_PART).max(3)).min(files)
+}
+
+/// Paths of which each stands for a part of its own, sorted; together they hold all but small files beside large folders.
+pub(super) fn single(listing: &Listing, wanted: usize) -> Vec<String> {
+    let wanted = worth(listing, wanted);
+    // A folder of very many small ones (a test suite) is one part: there is no path for some of its children.
+    let mut units = units(listing, wanted, wanted.min(3), MAX_CHILDREN);
+    units.sort_by_key(|unit| std::cmp::Reverse(unit.files));
+    units.truncate(MAX_SINGLE);
+    let mut paths: Vec<String> = units.into_iter().map(|unit| unit.path).collect();
+    paths.sort();
+    paths
+}
+
+/// Folders and files of which none is much larger than one of the `wanted` parts, `enough` of them where there are. One
+/// with more children than `max_children` is not taken apart.
+fn units(listing: &Listing, wanted: usize, enough: usize, max_children: usize) -> Vec<Unit> {
+    let files = listing.files();
     let rows: BTreeMap<&str, usize> = listing.rows.iter().map(|(path, count)| (path.as_str(), *count)).collect();
     let mut units = children(".", &rows);
     // Take the largest folder apart until no unit is much larger than a part and there are enough to choose from.
-    while let Some(at) = largest(&units, &rows) {
+    while let Some(at) = largest(&units, &rows, max_children) {
         let large = units[at].files * wanted > files;
-        if !large && units.len() >= wanted {
+        if !large && units.len() >= enough {
             break;
         }
         let unit = units.remove(at);
         units.extend(children(&unit.path, &rows));
     }
     units.sort_by(|a, b| a.path.cmp(&b.path));
-    pack(&units, wanted.min(units.len()))
+    units
 }
 
 struct Unit {
@@ -102,11 +130,10 @@ struct Unit {
 }
 
 /// The largest unit that can be taken apart.
-fn largest(units: &[Unit], rows: &BTreeMap<&str, usize>) -> Option<usize> {
+fn largest(units: &[Unit], rows: &BTreeMap<&str, usize>, max_children: usize) -> Option<usize> {
     let divisible = |unit: &&(usize, &Unit)| {
-        unit.1.whole
-            && unit.1.files > 1
-            && children(&unit.1.path, rows).len() > usize::from(!single_folder(&unit.1.path, rows))
+        let inner = if unit.1.whole && unit.1.files > 1 { children(&unit.1.path, rows).len() } else { 0 };
+        inner > usize::from(!single_folder(&unit.1.path, rows)) && inner <= max_children
     };
     units
         .iter()
@@ -205,6 +232,15 @@ mod tests {
             assert!(parts.len() >= 3 && parts.len() <= wanted, "{wanted}: {parts:?}");
             covers(&all, &parts);
         }
+    }
+
+    #[test]
+    fn single_paths_exist_and_leave_out_only_what_is_small() {
+        let mut rows: Vec<(String, usize)> = (0..200).map(|at| (format!("tests/t{at}/x.py"), 1)).collect();
+        rows.extend((0..90).map(|at| (format!("app/{}/f{at}.py", ["db", "http", "views"][at % 3]), 1)));
+        rows.push(("setup.py".to_string(), 1));
+        let paths = single(&Listing { rows, by_folder: false }, MAX_PARTS);
+        assert_eq!(paths, ["app/db", "app/http", "app/views", "setup.py", "tests"]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::query::Query;
 use super::rank::{Ranked, Stats};
 use super::source::{Vocabulary, is_aside};
 use super::split::{self, Listing};
-use super::survey::{self, Area};
+use super::survey::{self, Area, CODE};
 use crate::agent::report::{MAX_NOTE, MAX_NOTES, MAX_SUMMARY};
 use crate::agent::{Finding, Report, ReportStatus};
 use crate::text;
@@ -87,15 +87,28 @@ fn weighed(reports: &str) -> Vec<String> {
     files
 }
 
-/// The scope in parts of similar size, each as paths in one string.
+/// The scope in parts that one path each stands for: code where there is any, tests and docs only where there is no other.
 fn parts(talk: &Talk<'_>, scope: &Scope) -> Result<Vec<String>, Next> {
-    let listing = listing(talk, scope)?;
-    let parts = split::parts(&listing, split::MAX_PARTS);
-    Ok(parts.iter().map(|paths| paths.join(", ")).collect())
+    let paths = split::single(&code_listing(talk, scope)?, split::MAX_PARTS);
+    let code: Vec<String> = paths.iter().filter(|path| !is_aside(&format!("{path}/"))).cloned().collect();
+    Ok(if code.is_empty() { paths } else { code })
+}
+
+/// The files to split: code where there is any.
+pub(super) fn code_listing(talk: &Talk<'_>, scope: &Scope) -> Result<Listing, Next> {
+    if scope.paths.is_empty() {
+        let result = talk.ask("Looking what there is.", &[place::list_matching(CODE)])?;
+        let mut code = Listing::parse(result.first().copied().flatten().unwrap_or_default());
+        if code.files() > 0 {
+            place::expand(talk, &mut code, Some(CODE))?;
+            return Ok(code);
+        }
+    }
+    listing(talk, scope)
 }
 
 /// All files of a scope, by folder where there are many.
-pub(super) fn listing(talk: &Talk<'_>, scope: &Scope) -> Result<Listing, Next> {
+fn listing(talk: &Talk<'_>, scope: &Scope) -> Result<Listing, Next> {
     let folders: Vec<String> = if scope.paths.is_empty() { vec![".".to_string()] } else { scope.paths.clone() };
     let calls: Vec<Call> = folders.iter().map(|path| place::list(path)).collect();
     let results = talk.ask("Looking what there is.", &calls)?;
