@@ -74,11 +74,14 @@ pub trait Tool: Send + Sync + 'static {
     const DESCRIPTION: &'static str;
     /// What it may do.
     const EFFECT: Effect;
+    /// Bytes of its result that a model gets at most.
+    const MAX_RESULT: usize = MAX_RESULT;
     /// The arguments. Derive `JsonSchema`; doc comments become descriptions. Use `deny_unknown_fields`.
     type Args: DeserializeOwned + JsonSchema + Send;
 
     /// What becomes of a call whose arguments do not fit: told to the model, unless the tool counts such calls.
-    fn misused(&self, complaint: String) -> ToolError {
+    fn misused(&self, args: &serde_json::Value, complaint: String) -> ToolError {
+        let _ = args;
         ToolError::Told(complaint)
     }
 

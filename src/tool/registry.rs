@@ -5,6 +5,7 @@ use crate::model::{ToolCall, ToolSpec};
 use crate::text;
 use async_trait::async_trait;
 use indexmap::IndexMap;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -131,7 +132,7 @@ impl Toolset {
         };
         match tool.call(call.args.clone(), context).await {
             Ok(text) if text.is_empty() => ToolCallEnd::Done("(no output)".to_string()),
-            Ok(text) => ToolCallEnd::Done(text::clip_middle(&text, MAX_RESULT).into_owned()),
+            Ok(text) => ToolCallEnd::Done(text::clip_middle(&text, tool.max_result()).into_owned()),
             Err(ToolError::Told(message)) => ToolCallEnd::Failed(text::clip_middle(&message, MAX_RESULT).into_owned()),
             Err(ToolError::Fatal(message)) => ToolCallEnd::Fatal(message),
         }
@@ -148,6 +149,7 @@ impl Toolset {
 trait ErasedTool: Send + Sync {
     fn spec(&self) -> &ToolSpec;
     fn effect(&self) -> Effect;
+    fn max_result(&self) -> usize;
     async fn call(&self, args: Value, context: &ToolContext) -> Result<String, ToolError>;
 }
 
@@ -167,17 +169,21 @@ impl<T: Tool> ErasedTool for Typed<T> {
         T::EFFECT
     }
 
+    fn max_result(&self) -> usize {
+        T::MAX_RESULT
+    }
+
     async fn call(&self, args: Value, context: &ToolContext) -> Result<String, ToolError> {
         let complaint = match complaints(&self.validator, &args) {
             Some(problems) => problems,
-            None => match serde_json::from_value::<T::Args>(args) {
+            None => match T::Args::deserialize(&args) {
                 Ok(args) => return self.tool.call(args, context).await,
                 Err(error) => error.to_string(),
             },
         };
         let example = example(&self.spec.schema);
         let complaint = format!("the arguments of `{}` are not valid: {complaint}. Example: {example}", T::NAME);
-        Err(self.tool.misused(complaint))
+        Err(self.tool.misused(&args, complaint))
     }
 }
 

@@ -10,14 +10,17 @@
 mod bad_input;
 mod command;
 mod kit;
+mod merges;
 mod plans;
 mod processes;
 mod purity;
 mod ready;
+mod requests;
 mod runs;
 mod sample;
 mod scenarios;
 mod screens;
+mod stops;
 mod store;
 mod tools;
 mod turn;
