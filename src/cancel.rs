@@ -8,7 +8,17 @@ use crate::plan::CauseKind;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+/// Stands for a time limit that no clock reaches.
+const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// The moment this long from now. A limit of any length is fine: `Duration::MAX` means no limit.
+pub(crate) fn from_now(limit: Duration) -> Instant {
+    Instant::now() + limit.min(FAR)
+}
 
 /// Why a run stops, the weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -88,14 +98,14 @@ pub struct Cancel {
 
 #[derive(Debug, Default)]
 struct Reason {
-    /// 0 for none, else 1 + the place in `REASONS`. Atomic, since signals, deadline and nodes may all ask at once.
+    /// A bit per reason, by its place in `REASONS`. Atomic, since signals, deadline and nodes may all ask at once.
     own: AtomicU8,
     whole: Option<Arc<Reason>>,
 }
 
 impl Reason {
-    fn highest(&self) -> u8 {
-        self.own.load(Ordering::SeqCst).max(self.whole.as_ref().map_or(0, |whole| whole.highest()))
+    fn given(&self) -> u8 {
+        self.own.load(Ordering::SeqCst) | self.whole.as_ref().map_or(0, |whole| whole.given())
     }
 }
 
@@ -114,7 +124,7 @@ impl Cancel {
 
     /// Asks everything to stop. [`CancelReason::Second`] kills at once.
     pub fn request(&self, reason: CancelReason) {
-        self.reason.own.fetch_max(reason as u8 + 1, Ordering::SeqCst);
+        self.reason.own.fetch_or(1 << reason as u8, Ordering::SeqCst);
         self.stop.cancel();
         if reason == CancelReason::Second {
             self.kill.cancel();
@@ -129,10 +139,12 @@ impl Cancel {
 
     /// The highest reason given so far, for this part or the whole.
     pub fn reason(&self) -> Option<CancelReason> {
-        match self.reason.highest() {
-            0 => None,
-            at => REASONS.get(at as usize - 1).copied(),
-        }
+        REASONS.into_iter().rev().find(|reason| self.was_given(*reason))
+    }
+
+    /// Whether this reason is among those given so far, for this part or the whole.
+    pub fn was_given(&self, reason: CancelReason) -> bool {
+        self.reason.given() & (1 << reason as u8) != 0
     }
 
     /// Whether a stop was asked for.
@@ -170,6 +182,7 @@ mod tests {
             assert_eq!(cancel.reason(), Some(told));
         }
         assert!(cancel.kill_token().is_cancelled());
+        assert!(cancel.was_given(CancelReason::Storage) && !cancel.was_given(CancelReason::Terminate));
         assert!(REASONS.iter().enumerate().all(|(at, reason)| *reason as usize == at), "order of the list");
     }
 

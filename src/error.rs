@@ -1,5 +1,6 @@
 //! Errors at the edge: what users see, and the exit code that goes with it.
 
+use std::any::Any;
 use std::fmt;
 
 /// Exit codes of the `sortie` command.
@@ -59,3 +60,9 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// What a panic said.
+pub(crate) fn panic_words(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message")
+}

@@ -138,7 +138,7 @@ pub enum EventKind {
         /// From start to end, in milliseconds.
         duration_ms: u64,
     },
-    /// A model call ended.
+    /// A model call ended; one without a complete reply is here only when it has cost something.
     TurnFinished {
         /// The conversation: a node's full name or `coordinator`.
         node: String,
@@ -173,7 +173,7 @@ pub enum EventKind {
     },
     /// The run was told to stop.
     CancelRequested {
-        /// Why, in a word: `sibling_failed`, `deadline`, `storage`, `interrupt`, `second_interrupt`.
+        /// Why, in a word: as [`CancelReason::as_str`](crate::cancel::CancelReason::as_str) says it.
         reason: String,
     },
     /// All nodes of a plan have ended; this is what the parent conversation gets.
@@ -225,18 +225,49 @@ pub enum EventKind {
 impl EventKind {
     /// Whether the event is logged.
     pub fn is_durable(&self) -> bool {
-        !matches!(self, EventKind::Words { .. } | EventKind::Doing { .. })
+        match self {
+            EventKind::Words { .. } | EventKind::Doing { .. } => false,
+            EventKind::RunStarted { .. }
+            | EventKind::Notice { .. }
+            | EventKind::PlanRejected { .. }
+            | EventKind::PlanAccepted { .. }
+            | EventKind::ApprovalAsked { .. }
+            | EventKind::ApprovalAnswered { .. }
+            | EventKind::NodeExpanded { .. }
+            | EventKind::NodeStarted { .. }
+            | EventKind::NodeFinished { .. }
+            | EventKind::TurnFinished { .. }
+            | EventKind::ToolStarted { .. }
+            | EventKind::ToolFinished { .. }
+            | EventKind::CancelRequested { .. }
+            | EventKind::Merged { .. }
+            | EventKind::Answered { .. }
+            | EventKind::RunFinished { .. } => true,
+        }
     }
 
     /// Whether what came before must be on disk before the run goes on being believed: terminal events.
     pub fn is_terminal(&self) -> bool {
-        matches!(
-            self,
+        match self {
             EventKind::NodeFinished { .. }
-                | EventKind::RunFinished { .. }
-                | EventKind::PlanAccepted { .. }
-                | EventKind::Answered { .. }
-        )
+            | EventKind::RunFinished { .. }
+            | EventKind::PlanAccepted { .. }
+            | EventKind::Answered { .. } => true,
+            EventKind::RunStarted { .. }
+            | EventKind::Notice { .. }
+            | EventKind::PlanRejected { .. }
+            | EventKind::ApprovalAsked { .. }
+            | EventKind::ApprovalAnswered { .. }
+            | EventKind::NodeExpanded { .. }
+            | EventKind::NodeStarted { .. }
+            | EventKind::TurnFinished { .. }
+            | EventKind::ToolStarted { .. }
+            | EventKind::ToolFinished { .. }
+            | EventKind::CancelRequested { .. }
+            | EventKind::Merged { .. }
+            | EventKind::Words { .. }
+            | EventKind::Doing { .. } => false,
+        }
     }
 }
 

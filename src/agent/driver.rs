@@ -7,17 +7,18 @@
 use super::history::Record;
 use super::turn::{End, Machine, Step};
 use crate::cancel::Cancel;
+use crate::error::panic_words;
 use crate::event::EventKind;
-use crate::model::{
-    self, Delta, Model, ModelError, ModelErrorKind, Reply, Request, ToolCall, ToolResult, ToolSpec, Usage,
-};
+use crate::model::{self, Delta, Model, ModelError, Reply, Request, ToolCall, ToolResult, ToolSpec, Usage};
 use crate::plan::CauseKind;
 use crate::store::Store;
 use crate::text;
 use crate::tool::{Effect, ToolCallEnd, ToolContext, Toolset};
 use crate::ui::Bus;
+use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -51,8 +52,8 @@ pub(crate) struct Conversation {
     pub(crate) deadline: Option<(Instant, Duration)>,
     /// How long a model stream may go without content.
     pub(crate) idle_timeout: Duration,
-    /// Whether a stop waits for the tools that run, because they see it themselves and have something to close: the
-    /// coordinator, whose tool runs a plan.
+    /// Whether a stop waits for a call with side effects, because it sees the stop itself and has something to close:
+    /// the coordinator's, which runs a plan. Calls that only read are never waited for.
     pub(crate) drains_tools: bool,
 }
 
@@ -69,6 +70,8 @@ pub(crate) struct Talk {
     pub(crate) turns: u32,
     /// Model calls that gave a reply.
     pub(crate) replies: u32,
+    /// Model calls that failed; those that a stop cut off did not.
+    pub(crate) failures: u32,
 }
 
 /// Why a conversation must end now.
@@ -77,56 +80,91 @@ enum Stop {
     Late(Duration),
 }
 
+/// Why a model call gave no reply.
+enum NoReply {
+    Stopped(Stop),
+    Failed(ModelError),
+}
+
+/// What a tool call came to.
+enum Called {
+    Ended(ToolCallEnd),
+    /// It panicked, with these words.
+    Panicked(String),
+}
+
 impl Conversation {
     /// Runs the machine to its end. Never fails: every way to end is an [`End`].
     pub(crate) async fn run(&self, machine: &mut Machine) -> Talk {
-        let mut usage = Usage::default();
-        let mut tool_calls = 0;
-        let mut replies = 0;
+        let mut talk = Talk {
+            end: End::Answered(String::new()),
+            usage: Usage::default(),
+            tool_calls: 0,
+            turns: 0,
+            replies: 0,
+            failures: 0,
+        };
         self.record(&Record::Start {
             model: self.model.name().to_string(),
             system: self.system.to_string(),
             tools: self.specs.to_vec(),
         });
-        let end = loop {
+        talk.end = loop {
             self.write_down(machine);
             match machine.step() {
                 Step::End(end) => break end,
-                Step::CallModel { turn } => {
-                    self.doing("thinking", &usage);
-                    let call = self.call_model(turn, machine, &usage);
-                    let reply = tokio::select! {
-                        biased;
-                        stop = self.stopped() => {
-                            self.stop(machine, &stop, &HashSet::new());
-                            continue;
-                        }
-                        reply = call => reply,
-                    };
-                    match reply {
-                        Ok(reply) => {
-                            replies += 1;
-                            usage += reply.usage;
-                            tool_calls += count_calls(&reply);
-                            self.bus.emit(EventKind::TurnFinished {
-                                node: self.name.to_string(),
-                                turn,
-                                stop: reply.stop,
-                                usage: reply.usage,
-                            });
-                            machine.replied(reply);
-                        }
-                        Err(error) => machine.model_failed(&error.message),
-                    }
-                }
-                Step::RunTools(calls) => self.run_tools(machine, calls, &usage).await,
+                Step::CallModel { turn } => self.take_turn(turn, machine, &mut talk).await,
+                Step::RunTools(calls) => self.run_tools(machine, calls, &talk.usage).await,
             }
         };
         self.write_down(machine);
-        Talk { end, usage, tool_calls, turns: machine.turns(), replies }
+        talk.turns = machine.turns();
+        talk
     }
 
-    async fn call_model(&self, turn: u32, machine: &Machine, usage: &Usage) -> Result<Reply, ModelError> {
+    /// Calls the model and hands in what came of it.
+    async fn take_turn(&self, turn: u32, machine: &mut Machine, talk: &mut Talk) {
+        self.doing("thinking", &talk.usage);
+        let mut reply = Reply::default();
+        let done = {
+            let call = self.call_model(turn, machine, &talk.usage, &mut reply);
+            tokio::select! {
+                biased;
+                stop = self.stopped() => Err(NoReply::Stopped(stop)),
+                done = call => done.map_err(NoReply::Failed),
+            }
+        };
+        // What a call has cost is counted whatever became of it.
+        talk.usage += reply.usage;
+        if done.is_ok() || reply.usage != Usage::default() {
+            let (stop, usage) = (reply.stop, reply.usage);
+            self.bus.emit(EventKind::TurnFinished { node: self.name.to_string(), turn, stop, usage });
+        }
+        match done {
+            Ok(()) => {
+                talk.replies += 1;
+                talk.tool_calls += count_calls(&reply);
+                machine.replied(reply);
+            }
+            Err(NoReply::Failed(error)) => {
+                talk.failures += 1;
+                machine.broken_off(reply);
+                machine.model_failed(&error.message);
+            }
+            Err(NoReply::Stopped(stop)) => {
+                machine.broken_off(reply);
+                self.stop(machine, &stop, &HashSet::new());
+            }
+        }
+    }
+
+    async fn call_model(
+        &self,
+        turn: u32,
+        machine: &Machine,
+        usage: &Usage,
+        reply: &mut Reply,
+    ) -> Result<(), ModelError> {
         let request = Request {
             conversation: self.name.to_string(),
             attempt: self.attempt,
@@ -136,17 +174,9 @@ impl Conversation {
             messages: machine.messages(),
             max_output: MAX_OUTPUT,
         };
-        let idle = || {
-            let waited = humantime::format_duration(self.idle_timeout);
-            ModelError::new(ModelErrorKind::Network, format!("`{}` sent nothing for {waited}", self.model.name()))
-        };
         let so_far = usage.total();
-        let work = async {
-            let deltas = self.model.stream(request).await?;
-            model::collect(deltas, |delta| self.observe(delta, so_far)).await
-        };
-        // The models of this version are local: one limit for the whole call stands for the time without content.
-        tokio::time::timeout(self.idle_timeout, work).await.unwrap_or_else(|_| Err(idle()))
+        let observe = |delta: &Delta| self.observe(delta, so_far);
+        model::receive(self.model.as_ref(), request, self.idle_timeout, reply, observe).await
     }
 
     fn observe(&self, delta: &Delta, so_far: u64) {
@@ -167,57 +197,79 @@ impl Conversation {
     async fn run_tools(&self, machine: &mut Machine, calls: Vec<ToolCall>, usage: &Usage) {
         let mut rest = calls.as_slice();
         while let Some(first) = rest.first() {
+            // Nothing starts after a stop.
+            if let Some(stop) = self.stopped().now_or_never() {
+                return self.stop(machine, &stop, &HashSet::new());
+            }
             let reads = |call: &&ToolCall| self.tools.effect(&call.name).is_none_or(|effect| effect == Effect::Read);
             let together = if reads(&first) { rest.iter().take_while(reads).count() } else { 1 };
+            let waits_for_it = self.drains_tools && !reads(&first);
             let (now, later) = rest.split_at(together);
             rest = later;
+            // From here on they count as running, whichever is polled first.
+            now.iter().for_each(|call| self.tool_started(call, usage));
             let mut running: HashSet<String> = now.iter().map(|call| call.id.clone()).collect();
-            let mut work: FuturesUnordered<_> = now.iter().map(|call| self.run_tool(call, usage)).collect();
+            let mut work: FuturesUnordered<_> = now.iter().map(|call| self.run_tool(call)).collect();
             loop {
                 let done = tokio::select! {
                     biased;
-                    stop = self.stopped(), if !self.drains_tools => {
+                    stop = self.stopped(), if !waits_for_it => {
                         drop(work);
-                        for id in &running {
-                            self.tool_finished(id, true, 0);
-                        }
+                        running.iter().for_each(|id| self.tool_finished(id, true, 0));
                         return self.stop(machine, &stop, &running);
                     }
                     done = work.next() => done,
                 };
-                let Some((id, end)) = done else { break };
-                running.remove(&id);
-                let (text, is_error) = match end {
-                    ToolCallEnd::Done(text) => (text, false),
-                    ToolCallEnd::Failed(text) => (text, true),
-                    ToolCallEnd::Fatal(problem) => {
-                        self.tool_finished(&id, true, 0);
-                        drop(work);
-                        for id in &running {
-                            self.tool_finished(id, true, 0);
-                        }
-                        return machine.stop(CauseKind::Tool, &problem, |open| running.contains(open) || open == id);
+                let Some((call, called)) = done else { break };
+                let (kind, problem) = match called {
+                    Called::Ended(ToolCallEnd::Done(text)) => {
+                        running.remove(&call.id);
+                        self.resolve(machine, call, text, false);
+                        continue;
                     }
+                    Called::Ended(ToolCallEnd::Failed(text)) => {
+                        running.remove(&call.id);
+                        self.resolve(machine, call, text, true);
+                        continue;
+                    }
+                    Called::Ended(ToolCallEnd::Fatal(problem)) => (CauseKind::Tool, problem),
+                    Called::Panicked(words) => (
+                        CauseKind::Panic,
+                        format!("its tool `{}` panicked (a bug in it or in sortie): {words}", call.name),
+                    ),
                 };
-                self.tool_finished(&id, is_error, text.len() as u64);
-                machine.resolved(ToolResult { id, text, is_error });
+                drop(work);
+                running.iter().for_each(|id| self.tool_finished(id, true, 0));
+                return machine.stop(kind, &problem, |open| running.contains(open));
             }
         }
     }
 
-    async fn run_tool(&self, call: &ToolCall, usage: &Usage) -> (String, ToolCallEnd) {
+    async fn run_tool<'c>(&self, call: &'c ToolCall) -> (&'c ToolCall, Called) {
+        let begun = Instant::now();
+        // A tool's panic is caught here, so that its call has an end and what the conversation came to is kept.
+        let ended = AssertUnwindSafe(self.tools.call(call, &self.context)).catch_unwind().await;
+        tracing::debug!(node = %self.name, tool = %call.name, took = ?begun.elapsed(), "tool");
+        match ended {
+            Ok(end) => (call, Called::Ended(end)),
+            Err(panic) => (call, Called::Panicked(panic_words(panic.as_ref()).to_string())),
+        }
+    }
+
+    fn resolve(&self, machine: &mut Machine, call: &ToolCall, text: String, is_error: bool) {
+        self.tool_finished(&call.id, is_error, text.len() as u64);
+        machine.resolved(ToolResult { id: call.id.clone(), text, is_error });
+    }
+
+    fn tool_started(&self, call: &ToolCall, usage: &Usage) {
         let subject = subject(&call.args);
+        self.doing(&format!("{} {subject}", call.name), usage);
         self.bus.emit(EventKind::ToolStarted {
             node: self.name.to_string(),
             call: call.id.clone(),
             tool: call.name.clone(),
-            subject: subject.clone(),
+            subject,
         });
-        self.doing(&format!("{} {subject}", call.name), usage);
-        let begun = Instant::now();
-        let end = self.tools.call(call, &self.context).await;
-        tracing::debug!(node = %self.name, tool = %call.name, took = ?begun.elapsed(), "tool");
-        (call.id.clone(), end)
     }
 
     fn tool_finished(&self, call: &str, is_error: bool, bytes: u64) {

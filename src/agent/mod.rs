@@ -1,13 +1,14 @@
 //! ONE CONVERSATION: a model, a history, a toolset, and a way to end.
-
 //!
-//! `turn` is the pure machine that decides what comes next, `history` keeps its messages valid, `driver` does what the
+//! `turn` is the pure machine that decides what comes next (`progress` tells it when a conversation goes in circles),
+//! `history` keeps its messages valid, `driver` does what the
 //! machine says, `subagent` turns an attempt into a conversation (or a shell) and back into a value. What it is told is
 //! in `role` and `prompt`; what it hands back in `report`, looked up by `quotes`, written out by `render`.
 
 mod attempt;
 pub(crate) mod driver;
 pub mod history;
+mod progress;
 pub(crate) mod prompt;
 mod quotes;
 pub mod render;

@@ -1,35 +1,42 @@
 //! Are the quotes where they are said to be? Claims are a model's; this is what the runtime finds.
 
 use super::report::{Evidence, QuoteCheck, Report};
-use crate::workspace::Places;
+use crate::workspace::{Opened, Place, Places};
+use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::Path;
+use std::path::PathBuf;
 
 /// Lines that a quote may be away from its place and still count as there.
 const NEAR: u64 = 3;
 /// Bytes of a file that are looked at.
 const MAX_FILE: u64 = 16 * 1024 * 1024;
 
-/// Looks up every piece of evidence in a report, and writes what it found into it. Reads files: not for an async thread.
+/// Looks up every piece of evidence in a report, and writes what it found into it. Each file is read once, and one at a
+/// time is held. Reads files: not for an async thread.
 pub(crate) fn verify(report: &mut Report, places: &Places) {
+    let mut by_file: BTreeMap<PathBuf, (Place, Vec<&mut Evidence>)> = BTreeMap::new();
     for evidence in report.findings.iter_mut().flat_map(|finding| &mut finding.evidence) {
-        let place = places.resolve(&evidence.path).ok();
-        let text = place.as_ref().and_then(|place| read(&place.path));
-        if let Some(place) = place {
-            evidence.path = place.shown;
+        evidence.check = Some(QuoteCheck::Unverified);
+        if let Ok(place) = places.resolve(&evidence.path) {
+            evidence.path.clone_from(&place.shown);
+            by_file.entry(place.path.clone()).or_insert_with(|| (place, Vec::new())).1.push(evidence);
         }
-        let check = text.map_or(QuoteCheck::Unverified, |text: String| look_up(evidence, &text));
-        evidence.check = Some(check);
+    }
+    for (place, pieces) in by_file.into_values() {
+        let Some(text) = read(&place) else { continue };
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        for evidence in pieces {
+            evidence.check = Some(look_up(evidence, &lines));
+        }
     }
 }
 
-/// Finds the quote's nearest place in the file's text; corrects the line.
-fn look_up(evidence: &mut Evidence, text: &str) -> QuoteCheck {
+/// Finds the quote's nearest place among the file's trimmed lines; corrects the line.
+fn look_up(evidence: &mut Evidence, lines: &[&str]) -> QuoteCheck {
     let wanted: Vec<&str> = evidence.quote.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     if wanted.is_empty() {
         return QuoteCheck::Unverified;
     }
-    let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let found = (0..lines.len()).filter(|at| stands_at(&lines[*at..], &wanted)).map(|at| at as u64 + 1);
     match found.min_by_key(|line| line.abs_diff(evidence.line)) {
         None => QuoteCheck::Unverified,
@@ -56,13 +63,10 @@ fn stands_at(lines: &[&str], wanted: &[&str]) -> bool {
         && rest.next().is_some_and(|found| found.starts_with(wanted[last]))
 }
 
-fn read(path: &Path) -> Option<String> {
-    // A pipe or a device would block or never end.
-    if !std::fs::metadata(path).ok()?.is_file() {
-        return None;
-    }
+fn read(place: &Place) -> Option<String> {
+    let Opened::File(file, _) = place.open().ok()? else { return None };
     let mut bytes = Vec::new();
-    std::fs::File::open(path).ok()?.take(MAX_FILE).read_to_end(&mut bytes).ok()?;
+    file.take(MAX_FILE).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -74,6 +78,7 @@ mod tests {
 
     #[test]
     fn a_quote_is_verified_near_its_place_moved_elsewhere_or_unverified() {
+        let lines: Vec<&str> = TEXT.lines().map(str::trim).collect();
         for (quote, line, check, at) in [
             ("let a = 1;", 2, QuoteCheck::Verified, 2),
             ("let a = 1;", 5, QuoteCheck::Verified, 2),
@@ -86,7 +91,7 @@ mod tests {
             ("let a = 1;", 9_999, QuoteCheck::Moved, 8),
         ] {
             let mut evidence = Evidence { path: "a.rs".into(), line, quote: quote.into(), check: None };
-            assert_eq!(look_up(&mut evidence, TEXT), check, "{quote:?} at {line}");
+            assert_eq!(look_up(&mut evidence, &lines), check, "{quote:?} at {line}");
             assert_eq!(evidence.line, at, "{quote:?} at {line}");
         }
     }

@@ -11,7 +11,8 @@ use crate::workspace::Coverage;
 
 /// One node's result under a heading, at most about `room` bytes.
 ///
-/// What does not fit is counted and named with the place where all of it is kept. The summary always goes first.
+/// What does not fit is counted and named with the place where all of it is kept. Cause and summary go first, and are cut
+/// where they do not fit.
 pub fn report(node: &str, end: &AttemptEnd, room: usize) -> String {
     let mut out = heading(node, end);
     let lines = lines(end);
@@ -29,11 +30,13 @@ pub fn report(node: &str, end: &AttemptEnd, room: usize) -> String {
     };
     let shown = lines.iter().take_while(fits).count();
     push_lines(&mut out, &lines[..shown]);
-    if shown == 0
-        && let Some(first) = lines.first()
+    // Of cause and summary as much as fits; a finding that is cut could name a wrong place.
+    if shown <= usize::from(end.cause.is_some())
+        && let Some(next) = lines.get(shown)
     {
-        let cut = text::floor_boundary(first, room);
-        out.push_str(&format!("{}…\n", &first[..cut]));
+        let used: usize = lines[..shown].iter().map(|line| line.len() + 1).sum();
+        let cut = text::floor_boundary(next, room.saturating_sub(used));
+        out.push_str(&format!("{}…\n", &next[..cut]));
     }
     let left = text::plural(lines.len() - shown, "line");
     out.push_str(&format!("[{left} left out; all of it: artifact:{node}/report.md]\n"));
@@ -243,7 +246,7 @@ fn fact_lines(facts: &Facts, lines: &mut Vec<String>) {
                 format!(
                     "`{}` in `{}` ({})",
                     as_data(&pattern),
-                    search.path,
+                    as_data(&search.path),
                     text::plural(search.files as usize, "file")
                 )
             })
@@ -258,7 +261,7 @@ fn fact_lines(facts: &Facts, lines: &mut Vec<String>) {
 }
 
 fn coverage_line(coverage: &Coverage) -> String {
-    let scope: Vec<String> = coverage.scope.iter().map(|path| format!("`{path}`")).collect();
+    let scope: Vec<String> = coverage.scope.iter().map(|path| format!("`{}`", as_data(path))).collect();
     let mut line = format!(
         "Coverage (as seen by the runtime): read {} of {} in {}",
         coverage.read,
@@ -267,7 +270,7 @@ fn coverage_line(coverage: &Coverage) -> String {
     );
     if !coverage.unread.is_empty() {
         let unread: Vec<String> =
-            coverage.unread.iter().take(5).map(|(folder, count)| format!("{folder} ({count})")).collect();
+            coverage.unread.iter().take(5).map(|(folder, count)| format!("{} ({count})", as_data(folder))).collect();
         line.push_str(&format!("; unread: {}", unread.join(", ")));
     }
     line

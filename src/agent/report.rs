@@ -172,7 +172,7 @@ impl ReportRules {
             },
             "summary": {
                 "type": "string", "maxLength": MAX_SUMMARY,
-                "description": "The result in short, readable alone: whoever reads it sees nothing else of your work."
+                "description": "The result in short, understandable alone: its reader has not seen your conversation."
             },
             "findings": {
                 "type": "array", "maxItems": MAX_FINDINGS,
@@ -180,8 +180,14 @@ impl ReportRules {
                 "items": {
                     "type": "object", "additionalProperties": false, "required": ["claim"],
                     "properties": {
-                        "claim": { "type": "string", "maxLength": MAX_CLAIM },
-                        "confidence": { "type": "string", "enum": ["high", "medium", "low"] },
+                        "claim": {
+                            "type": "string", "maxLength": MAX_CLAIM,
+                            "description": "one statement that its evidence shows"
+                        },
+                        "confidence": {
+                            "type": "string", "enum": ["high", "medium", "low"],
+                            "description": "high: seen in the evidence itself; medium (default): follows from it; low: worth checking"
+                        },
                         "evidence": {
                             "type": "array", "maxItems": MAX_EVIDENCE,
                             "items": {
@@ -191,7 +197,7 @@ impl ReportRules {
                                     "line": { "type": "integer", "minimum": 1 },
                                     "quote": {
                                         "type": "string", "maxLength": MAX_QUOTE,
-                                        "description": "text exactly as it stands at that line; it is checked against the file"
+                                        "description": "text exactly as it stands at that line, without the line number; it is checked against the file"
                                     }
                                 }
                             }
@@ -199,15 +205,15 @@ impl ReportRules {
                     }
                 }
             },
-            "decisions": { "description": "Choices you made that others should know." },
-            "open_questions": { "description": "What stays open." },
+            "decisions": { "description": "Choices you made that others should know; a sentence each." },
+            "open_questions": { "description": "What stays open; a sentence each." },
             "used_inputs": {
                 "type": "array", "items": { "type": "string" },
                 "description": "Ids of the nodes whose reports you used."
             },
             "body": {
                 "type": "string", "maxLength": MAX_BODY,
-                "description": "Optional long text (Markdown). Kept as a file that later nodes can read; never part of the summary."
+                "description": "Optional long text (Markdown), kept as a file that others can read. The merged result never holds it, so nothing that matters may stand only here."
             }
         });
         for name in ["decisions", "open_questions"] {

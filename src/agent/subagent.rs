@@ -8,7 +8,7 @@ use super::report::{self, Report, ReportRules, ReportStatus};
 use super::role::Role;
 use super::turn::{End, Ending, Machine};
 use super::{prompt, quotes, render};
-use crate::cancel::Cancel;
+use crate::cancel::{Cancel, from_now};
 use crate::model::{Models, Usage};
 use crate::plan::{Cause, CauseKind, Outcome};
 use crate::process::{Ended, Shell};
@@ -16,11 +16,10 @@ use crate::store::Store;
 use crate::text;
 use crate::tool::{Ledger, Registry, ToolContext};
 use crate::ui::Bus;
-use crate::workspace::{Places, Scope, Workspace};
+use crate::workspace::{Places, Readable, Scope, Workspace};
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// What every attempt of a run shares.
 pub(crate) struct Kit {
@@ -53,6 +52,8 @@ pub(crate) struct Totals {
     pub(crate) calls: u32,
     /// Those that gave a reply.
     pub(crate) replies: u32,
+    /// Those that failed.
+    pub(crate) failures: u32,
     /// Their tokens.
     pub(crate) usage: Usage,
 }
@@ -109,7 +110,7 @@ impl Kit {
         {
             // What the nodes before it wrote is still on its way to the disk, perhaps.
             self.store.flush().await;
-            places = places.with_artifacts(folder, ancestors);
+            places = places.with_artifacts(folder, Readable::These(ancestors));
         }
         let places = Arc::new(places);
         let ledger = Arc::new(Ledger::default());
@@ -133,7 +134,7 @@ impl Kit {
             bus: Arc::clone(&self.bus),
             store: Arc::clone(&self.store),
             cancel: cancel.clone(),
-            deadline: Some((Instant::now() + attempt.timeout, attempt.timeout)),
+            deadline: Some((from_now(attempt.timeout), attempt.timeout)),
             idle_timeout: self.idle_timeout,
             drains_tools: false,
         };
@@ -164,6 +165,7 @@ impl Kit {
         let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
         totals.calls += talk.turns;
         totals.replies += talk.replies;
+        totals.failures += talk.failures;
         totals.usage += talk.usage;
     }
 
@@ -191,13 +193,16 @@ impl Kit {
             grace: self.grace,
             cancel,
         };
-        let done = shell.run(command).await;
-        let stopped = || {
+        let stopped = |what: &str| {
             let reason = cancel.reason();
             let kind = reason.map_or(CauseKind::Interrupted, |reason| reason.cause_kind());
             let why = reason.map_or("stopped", |reason| reason.detail());
-            Cause::new(kind, format!("{why}; the command was running and may have had an effect"))
+            Cause::new(kind, format!("{why}; the command {what}"))
         };
+        if cancel.is_stopped() {
+            return AttemptEnd::bare(Outcome::Cancelled, Some(stopped("was not started")));
+        }
+        let done = shell.run(command).await;
         let failed = |detail: String| (Outcome::Failed, Some(Cause::new(CauseKind::Command, detail)));
         let (mut outcome, mut cause) = match &done.ended {
             Ended::Exit(0) => (Outcome::Succeeded, None),
@@ -206,7 +211,7 @@ impl Kit {
             Ended::TimedOut(_) => {
                 (Outcome::TimedOut, Some(Cause::new(CauseKind::Timeout, format!("its command {}", done.ended))))
             }
-            Ended::Stopped => (Outcome::Cancelled, Some(stopped())),
+            Ended::Stopped => (Outcome::Cancelled, Some(stopped("was running and may have had an effect"))),
         };
         let mut structured = None;
         if let Some(schema) = output
@@ -231,6 +236,10 @@ impl Kit {
 fn read_output(schema: &serde_json::Value, stdout: &str) -> Result<serde_json::Value, String> {
     let value: serde_json::Value =
         serde_json::from_str(stdout.trim()).map_err(|error| format!("is no JSON: {error}"))?;
+    let bytes = value.to_string().len();
+    if bytes > report::MAX_OUTPUT {
+        return Err(format!("has {bytes} bytes of JSON, at most {} are allowed", report::MAX_OUTPUT));
+    }
     let validator = jsonschema::validator_for(schema).map_err(|error| error.to_string())?;
     match crate::tool::complaints(&validator, &value) {
         None => Ok(value),

@@ -17,11 +17,10 @@
 //! with the same result).
 
 use super::history::{History, INTERRUPTED, Record};
+use super::progress::Progress;
 use super::report::{REPORT, Report, ReportRules};
 use crate::model::{Block, Message, Reply, StopKind, ToolCall, ToolResult, Usage};
 use crate::plan::CauseKind;
-use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// Turns in a row with the same calls and results before only the end is accepted.
@@ -124,15 +123,6 @@ pub struct Machine {
     records: Vec<Record>,
     current: Vec<(ToolCall, Option<ToolResult>)>,
     progress: Progress,
-}
-
-/// What has happened before, to see whether anything new happens.
-#[derive(Clone, Debug, Default)]
-struct Progress {
-    seen: HashSet<u64>,
-    previous: Option<u64>,
-    repeats: u32,
-    idle: u32,
 }
 
 impl Machine {
@@ -274,6 +264,24 @@ impl Machine {
         if self.phase == Phase::Asked {
             self.end_short(CauseKind::Model, message);
         }
+    }
+
+    /// The model call is given up before its reply is complete: its words stay, its calls do not, since nobody runs
+    /// them. Followed by [`Machine::model_failed`] or [`Machine::stop`]; ignored when no call is under way.
+    pub fn broken_off(&mut self, said: Reply) {
+        let Reply { blocks, stop, usage } = said;
+        if self.phase != Phase::Asked || (blocks.is_empty() && usage == Usage::default()) {
+            return;
+        }
+        let words = blocks.into_iter().filter(|block| matches!(block, Block::Text { .. })).collect();
+        let blocks = self.history.reply(words);
+        for block in &blocks {
+            if let Block::Text { text } = block {
+                self.last_text.push_str(if self.last_text.is_empty() { "" } else { "\n\n" });
+                self.last_text.push_str(text);
+            }
+        }
+        self.records.push(Record::Assistant { turn: self.turn, blocks, stop, usage });
     }
 
     /// A call that was handed out has its result. Results may come in any order; one that nobody waits for is ignored.
@@ -468,39 +476,4 @@ impl Machine {
         let salvaged = std::mem::take(&mut self.last_text);
         self.phase = Phase::Over(End::Short { kind, detail: detail.to_string(), salvaged });
     }
-}
-
-impl Progress {
-    /// Takes in a turn's calls with their results.
-    fn note(&mut self, calls: &[(ToolCall, Option<ToolResult>)]) {
-        let mut whole = DefaultHasher::new();
-        let mut anything_new = false;
-        for (call, result) in calls {
-            let mut one = DefaultHasher::new();
-            (&call.name, call.args.to_string()).hash(&mut one);
-            let failed = result.as_ref().is_none_or(|result| {
-                (&result.text, result.is_error).hash(&mut one);
-                result.is_error
-            });
-            let fingerprint = one.finish();
-            fingerprint.hash(&mut whole);
-            anything_new |= self.seen.insert(fingerprint) && !failed;
-        }
-        let fingerprint = whole.finish();
-        self.repeats = if self.previous == Some(fingerprint) { self.repeats + 1 } else { 1 };
-        self.previous = Some(fingerprint);
-        self.idle = if anything_new { 0 } else { self.idle + 1 };
-    }
-}
-
-/// Tokens of all replies in these records.
-pub fn usage_of(records: &[Record]) -> Usage {
-    let mut total = Usage::default();
-    for record in records {
-        match record {
-            Record::Assistant { usage, .. } => total += *usage,
-            Record::Start { .. } | Record::User { .. } | Record::ToolResult { .. } => {}
-        }
-    }
-    total
 }

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use sortie::permission::{Answer, Approver, Question};
+use sortie::text;
 use std::io::{self, BufRead, Write};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +26,7 @@ impl Terminal {
 #[async_trait]
 impl Approver for Terminal {
     async fn decide(&self, question: &Question) -> Answer {
-        let text = format!("\n{}\n{} [y/N, or say what to change] ", question.detail.trim_end(), question.title);
+        let text = wording(question);
         let (send, receive) = tokio::sync::oneshot::channel();
         let room = Arc::clone(&self.room);
         // A thread of its own: when the question is withdrawn, a read that nobody answers must not hold the runtime.
@@ -43,6 +44,12 @@ impl Approver for Terminal {
     }
 }
 
+/// What the user sees. A model has written parts of it: nothing in it may drive the terminal.
+fn wording(question: &Question) -> String {
+    let (title, detail) = (text::printable(&question.title), text::printable(&question.detail));
+    format!("\n{}\n{title} [y/N, or say what to change] ", detail.trim_end())
+}
+
 fn answer(line: &str) -> Answer {
     match line.to_ascii_lowercase().as_str() {
         "y" | "yes" => Answer::Yes,
@@ -54,6 +61,13 @@ fn answer(line: &str) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_question_cannot_drive_the_terminal() {
+        let question =
+            Question { id: "1".into(), title: "Run `\u{1b}[2Jp`?".into(), detail: "a\u{1b}]0;x\u{7}b\n".into() };
+        assert_eq!(wording(&question), "\nab\nRun `p`? [y/N, or say what to change] ");
+    }
 
     #[test]
     fn only_a_plain_yes_is_a_yes() {

@@ -1,7 +1,7 @@
 //! How a run ended: status, exit code and what there is to read.
 
 use super::Answer;
-use super::runner::PlanRunner;
+use super::runner::{PlanRunner, Sink};
 use crate::cancel::{Cancel, CancelReason};
 use crate::error::exit;
 use crate::event::EventKind;
@@ -29,6 +29,8 @@ pub enum RunStatus {
     Interrupted,
     /// SIGTERM.
     Terminated,
+    /// Something of ours panicked outside the nodes.
+    Bug,
 }
 
 impl RunStatus {
@@ -43,6 +45,7 @@ impl RunStatus {
             RunStatus::Storage => "storage",
             RunStatus::Interrupted => "interrupted",
             RunStatus::Terminated => "terminated",
+            RunStatus::Bug => "bug",
         }
     }
 
@@ -56,6 +59,7 @@ impl RunStatus {
             RunStatus::NoModel => exit::MODEL,
             RunStatus::Interrupted => exit::INTERRUPTED,
             RunStatus::Terminated => exit::TERMINATED,
+            RunStatus::Bug => exit::BUG,
         }
     }
 }
@@ -78,16 +82,17 @@ pub struct RunEnd {
 }
 
 impl RunEnd {
-    /// Puts it together. When several statuses apply the one that says most about what to do next is told.
+    /// Puts it together.
     pub(super) fn of(runner: &PlanRunner, answer: Answer, gave_up: bool, cancel: &Cancel) -> Self {
         let totals = runner.kit.totals();
-        let latest = runner.latest();
         let mut problems = Vec::new();
+        let mut panicked = false;
         let (text, answered) = match answer {
             Answer::Words(words) | Answer::Merged(words) => (words, true),
             Answer::None { kind, detail, rest } => {
+                panicked = kind == CauseKind::Panic;
                 // A stop has its own status; the coordinator's cause would only repeat it.
-                if !cancel.is_stopped() {
+                if panicked || !cancel.is_stopped() {
                     problems.push(match kind {
                         CauseKind::Blocked => detail,
                         _ => format!("the coordinator could not answer: {detail}"),
@@ -101,41 +106,31 @@ impl RunEnd {
             true => Vec::new(),
             false => runner.kit.models.all().flat_map(|model| model.complaints()).collect(),
         };
-        let as_foreseen = complaints.is_empty();
+        let no_model = totals.failures > 0 && totals.replies == 0 && complaints.is_empty();
         problems.extend(complaints);
-        let status = if let Some(reason) = cancel.reason() {
-            match reason {
-                CancelReason::SiblingFailed => RunStatus::Failed,
-                CancelReason::Deadline => RunStatus::Deadline,
-                CancelReason::Storage => RunStatus::Storage,
-                CancelReason::Interrupt | CancelReason::Second => RunStatus::Interrupted,
-                CancelReason::Terminate => RunStatus::Terminated,
-            }
+        // When several apply the first of these is told.
+        let status = if panicked {
+            RunStatus::Bug
+        } else if let Some(signal) = signalled(cancel) {
+            signal
         } else if gave_up {
             RunStatus::PlanRejected
-        } else if totals.calls > 0 && totals.replies == 0 && as_foreseen {
+        } else if no_model {
             if problems.is_empty() {
                 problems.push("no model call succeeded".to_string());
             }
             RunStatus::NoModel
+        } else if cancel.was_given(CancelReason::Deadline) {
+            RunStatus::Deadline
+        } else if cancel.was_given(CancelReason::Storage) {
+            RunStatus::Storage
         } else if !answered || !problems.is_empty() {
             RunStatus::Failed
+        } else if let Some(problem) = bad_sinks(&runner.latest().sinks) {
+            problems.push(problem);
+            RunStatus::Failed
         } else {
-            let bad: Vec<String> = latest
-                .sinks
-                .iter()
-                .filter(|sink| sink.outcome != Outcome::Succeeded)
-                .map(|sink| format!("`{}` ({})", sink.name, sink.outcome.as_str().replace('_', " ")))
-                .collect();
-            if bad.is_empty() {
-                RunStatus::Succeeded
-            } else {
-                let shown = bad.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
-                let more = if bad.len() > 5 { format!(" and {} more", bad.len() - 5) } else { String::new() };
-                let what = text::plural(bad.len(), "result");
-                problems.push(format!("{what} of the plan did not fully succeed: {shown}{more}"));
-                RunStatus::Failed
-            }
+            RunStatus::Succeeded
         };
         RunEnd {
             run: runner.config.id.to_string(),
@@ -177,4 +172,27 @@ impl RunEnd {
         self.unreported = unreported.iter().map(ToString::to_string).collect();
         self
     }
+}
+
+/// How the run ends because of a signal, if there was one. A second press does not say which kind it was.
+fn signalled(cancel: &Cancel) -> Option<RunStatus> {
+    if cancel.was_given(CancelReason::Terminate) {
+        return Some(RunStatus::Terminated);
+    }
+    let pressed = cancel.was_given(CancelReason::Interrupt) || cancel.was_given(CancelReason::Second);
+    // A stop without a reason comes from whoever embeds us.
+    (pressed || (cancel.is_stopped() && cancel.reason().is_none())).then_some(RunStatus::Interrupted)
+}
+
+/// Which results of the last plan are not what was asked for, if any.
+fn bad_sinks(sinks: &[Sink]) -> Option<String> {
+    let bad: Vec<String> = sinks
+        .iter()
+        .filter(|sink| sink.outcome != Outcome::Succeeded)
+        .map(|sink| format!("`{}` ({})", sink.name, sink.outcome.as_str().replace('_', " ")))
+        .collect();
+    let more = if bad.len() > 5 { format!(" and {} more", bad.len() - 5) } else { String::new() };
+    let shown = bad.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+    let what = text::plural(bad.len(), "result");
+    (!bad.is_empty()).then(|| format!("{what} of the plan did not fully succeed: {shown}{more}"))
 }

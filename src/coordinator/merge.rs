@@ -2,7 +2,8 @@
 //!
 //! Pure over plan and outcomes: no durations, usage, ids of runs or absolute paths, so serial and parallel runs of the
 //! same outcomes merge to the same text. Bounded: the room goes first to the results that nobody has used yet (sinks, and
-//! nodes whose dependents did not succeed), in equal shares; results that later nodes have already used get two lines.
+//! nodes whose dependents did not succeed), in equal shares; results that later nodes have already used get two lines, and
+//! are the first to be left out.
 
 use super::results::Results;
 use crate::agent::{AttemptEnd, render};
@@ -12,10 +13,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes that the result of one node gets at least; where that is too much in all, some are only counted.
 const MIN_RESULT: usize = 240;
+/// Bytes of the line that says what was cut out of a result.
+const GAP: usize = 48;
+/// The part of the room, as a divisor, that overlaps and contradictions may take.
+const NOTES_SHARE: usize = 4;
 /// Lines that two places may be apart and count as the same.
 const SAME_PLACE: u64 = 3;
 /// Overlaps and contradictions that are listed.
 const MAX_LISTED: usize = 12;
+/// Names of nodes that one of them lists.
+const MAX_NAMES: usize = 6;
+/// Characters of a path or a field that one of them shows.
+const MAX_SHOWN: usize = 200;
 
 /// The merged message, at most about `room` bytes.
 pub(super) fn merge(plan: &Plan, graph: &Graph, results: &Results<'_>, room: usize) -> String {
@@ -28,31 +37,47 @@ pub(super) fn merge(plan: &Plan, graph: &Graph, results: &Results<'_>, room: usi
     }
     let mut out = format!("# {}: {}\n", plan.name, counts(all.iter().map(|part| part.end.outcome)));
     let notes = notes(&all);
+    let notes = text::clip_middle(&notes, room / NOTES_SHARE);
     let room = room.saturating_sub(out.len() + notes.len());
-    let shown = all.len().min((room / MIN_RESULT).max(1));
-    let lengths: Vec<usize> = all[..shown].iter().map(Part::length).collect();
-    // What nobody has used yet goes first; the others are short anyway.
-    let brief: usize = all[..shown].iter().zip(&lengths).filter(|(part, _)| part.used).map(|(_, length)| length).sum();
-    let full: Vec<usize> =
-        all[..shown].iter().zip(&lengths).map(|(part, length)| if part.used { 0 } else { *length }).collect();
-    let full = render::shares(&full, room.saturating_sub(brief));
-    let rest = room.saturating_sub(full.iter().sum());
-    let brief: Vec<usize> =
-        all[..shown].iter().zip(&lengths).map(|(part, length)| if part.used { *length } else { 0 }).collect();
-    let brief = render::shares(&brief, rest);
-    for ((part, full), brief) in all.iter().zip(full).zip(brief) {
+    let most = (room / (MIN_RESULT + 1)).max(1);
+    // Which results are shown at all is decided by their worth, in which order by the plan.
+    let (used, unused): (Vec<usize>, Vec<usize>) = (0..all.len()).partition(|at| all[*at].used);
+    let mut shown: Vec<usize> = unused.into_iter().chain(used).take(most).collect();
+    shown.sort_unstable();
+    let shown: Vec<&Part<'_>> = shown.into_iter().map(|at| &all[at]).collect();
+    for (part, room) in shown.iter().zip(rooms(&shown, room)) {
         out.push('\n');
         if part.used {
-            out.push_str(&text::clip_middle(&render::brief(&part.name, part.end), brief.max(MIN_RESULT)));
+            let brief = render::brief(&part.name, part.end);
+            let room = if brief.len() > room { room.saturating_sub(GAP) } else { room };
+            out.push_str(&text::clip_middle(&brief, room));
         } else {
-            out.push_str(&render::report(&part.name, part.end, full.max(MIN_RESULT)));
+            out.push_str(&render::report(&part.name, part.end, room));
         }
     }
-    if all.len() > shown {
-        out.push_str(&format!("\n[{} left out for lack of room]\n", text::plural(all.len() - shown, "more result")));
+    if all.len() > shown.len() {
+        let left = text::plural(all.len() - shown.len(), "more result");
+        out.push_str(&format!("\n[{left} left out for lack of room]\n"));
     }
     out.push_str(&notes);
     out
+}
+
+/// Bytes for each part: what all get at least, then what nobody has used yet, then the others.
+fn rooms(shown: &[&Part<'_>], room: usize) -> Vec<usize> {
+    let lengths: Vec<usize> = shown.iter().map(|part| part.length()).collect();
+    let mut rooms: Vec<usize> = lengths.iter().map(|length| MIN_RESULT.min(*length)).collect();
+    for turn_of_used in [false, true] {
+        // A blank line goes before each.
+        let spare = room.saturating_sub(rooms.iter().sum::<usize>() + rooms.len());
+        let wanted = shown.iter().zip(lengths.iter().zip(&rooms));
+        let wanted: Vec<usize> =
+            wanted.map(|(part, (length, has))| if part.used == turn_of_used { length - has } else { 0 }).collect();
+        for (room, more) in rooms.iter_mut().zip(render::shares(&wanted, spare)) {
+            *room += more;
+        }
+    }
+    rooms
 }
 
 /// A node's result and whether a later node that ended well has used it.
@@ -125,8 +150,8 @@ fn overlaps(parts: &[&Part<'_>]) -> Vec<String> {
             let near = rest.iter().take_while(|(other, _)| other - line <= SAME_PLACE).count();
             let by: BTreeSet<&str> = rest[..near].iter().map(|(_, name)| *name).collect();
             if by.len() > 1 {
-                let by: Vec<&str> = by.into_iter().collect();
-                lines.push(format!("{}:{line} is cited by {}", render::as_data(path), by.join(", ")));
+                let path = text::clip(path, MAX_SHOWN);
+                lines.push(format!("{}:{line} is cited by {}", render::as_data(&path), names(by)));
             }
             rest = &rest[near..];
         }
@@ -152,8 +177,16 @@ fn contradictions(parts: &[&Part<'_>]) -> Vec<String> {
     differing
         .map(|((_, field), by_value)| {
             let sides: Vec<String> =
-                by_value.into_iter().map(|(value, by)| format!("{value} ({})", by.join(", "))).collect();
-            format!("`{}`: {}", render::as_data(field), sides.join(" against "))
+                by_value.into_iter().map(|(value, by)| format!("{value} ({})", names(by))).collect();
+            format!("`{}`: {}", render::as_data(&text::clip(field, MAX_SHOWN)), sides.join(" against "))
         })
         .collect()
+}
+
+/// The first few of these names and how many more there are.
+fn names<'a>(all: impl IntoIterator<Item = &'a str, IntoIter: ExactSizeIterator>) -> String {
+    let mut all = all.into_iter();
+    let shown: Vec<&str> = all.by_ref().take(MAX_NAMES).collect();
+    let more = if all.len() > 0 { format!(" and {} more", all.len()) } else { String::new() };
+    shown.join(", ") + &more
 }

@@ -26,6 +26,7 @@ use crate::agent::subagent::Kit;
 use crate::agent::turn::{End, Ending, Machine};
 use crate::cancel::Cancel;
 use crate::config::RunConfig;
+use crate::error::panic_words;
 use crate::event::EventKind;
 use crate::model::{Model, Models};
 use crate::permission::{Approver, Nobody};
@@ -33,8 +34,10 @@ use crate::plan::CauseKind;
 use crate::store::{MemoryStore, Store};
 use crate::tool::{self, Ledger, Registry, RegistryError, ToolContext};
 use crate::ui::{Bus, Reporter};
-use crate::workspace::{Places, Shared, Workspace};
+use crate::workspace::{Places, Readable, Shared, Workspace};
+use futures_util::FutureExt;
 use runner::PlanRunner;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -129,16 +132,21 @@ pub async fn run(config: RunConfig, harness: Harness, cancel: &Cancel) -> Result
         }
     }
     let watchdog =
-        Watchdog::start(cancel.clone(), Arc::clone(&kit.store), Arc::clone(&bus), config.deadline, config.grace);
-    let answer = decide(&runner, &tools, cancel).await;
-    drop(watchdog);
+        Watchdog { cancel, store: kit.store.as_ref(), bus: &bus, deadline: config.deadline, grace: config.grace };
+    // A panic out here is not a node's: whatever it was, the record is closed and what there is is shown.
+    let decided = AssertUnwindSafe(watchdog.over(decide(&runner, &tools, cancel))).catch_unwind().await;
+    let answer = decided.unwrap_or_else(|panic| Answer::None {
+        kind: CauseKind::Panic,
+        detail: format!("it panicked (a bug in sortie): {}", panic_words(panic.as_ref())),
+        rest: runner.latest().merged.unwrap_or_default(),
+    });
     let end = RunEnd::of(&runner, answer, gave_up.load(Ordering::SeqCst), cancel);
+    kit.store.write_report(end.report());
     bus.emit(end.answered());
     if let Some(complaint) = end.problem.clone() {
         bus.emit(EventKind::Notice { message: complaint });
     }
     bus.emit(end.finished());
-    kit.store.write_report(end.report());
     let stored = kit.store.sync().await;
     let unreported = bus.close().await;
     Ok(end.recorded(stored, unreported))
@@ -170,7 +178,7 @@ async fn decide(runner: &Arc<PlanRunner>, tools: &Registry, cancel: &Cancel) -> 
     let merged = match runner.run(plan.clone(), config.inputs.clone()).await {
         Ok(merged) => merged,
         Err(refused) => {
-            let detail = format!("the plan was not approved: {}", refused.comment);
+            let detail = format!("the plan was not approved: {}", refused.comment());
             return Answer::None { kind: CauseKind::Blocked, detail, rest: String::new() };
         }
     };
@@ -193,7 +201,11 @@ async fn converse(
 ) -> Answer {
     let kit = &runner.kit;
     let toolset = tools.coordinator();
-    let root = kit.workspace.root().to_path_buf();
+    let mut places = Places::new(kit.workspace.root().to_path_buf());
+    if let Some(folder) = kit.store.artifact_folder() {
+        // While it can read, no node runs: what is there is whole.
+        places = places.with_artifacts(folder, Readable::All);
+    }
     let conversation = Conversation {
         name: COORDINATOR.into(),
         attempt: 0,
@@ -203,7 +215,7 @@ async fn converse(
         tools: toolset,
         context: ToolContext {
             node: COORDINATOR.into(),
-            places: Arc::new(Places::new(root)),
+            places: Arc::new(places),
             ledger: Arc::new(Ledger::default()),
             cancel: cancel.stop_token().child_token(),
         },

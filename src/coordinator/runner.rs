@@ -10,11 +10,12 @@ use crate::config::RunConfig;
 use crate::event::EventKind;
 use crate::permission::{Answer, Approver, Question};
 use crate::plan;
-use crate::plan::{Graph, Known, Outcome, Plan, Work};
+use crate::plan::{Graph, Job, Known, Outcome, Plan, Work};
 use crate::text;
 use crate::ui::Bus;
 use indexmap::IndexMap;
 use serde_json::Value;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,6 +33,8 @@ pub(super) struct PlanRunner {
     pub(super) approver: Arc<dyn Approver>,
     pub(super) cancel: Cancel,
     rounds: AtomicU32,
+    /// Approvals asked for so far.
+    asked: AtomicU32,
     /// The latest plan's end. A lock, since the tool that runs plans and the run's end both see it.
     latest: Mutex<Latest>,
 }
@@ -54,12 +57,20 @@ pub(super) struct Sink {
 
 /// The user said no.
 pub(super) struct Refused {
-    pub(super) comment: String,
+    comment: String,
+}
+
+impl Refused {
+    /// What was said with it.
+    pub(super) fn comment(&self) -> &str {
+        if self.comment.trim().is_empty() { "no reason was given" } else { &self.comment }
+    }
 }
 
 impl PlanRunner {
     pub(super) fn new(config: RunConfig, kit: Arc<Kit>, approver: Arc<dyn Approver>, cancel: Cancel) -> Self {
-        PlanRunner { config, kit, approver, cancel, rounds: AtomicU32::new(0), latest: Mutex::default() }
+        let (rounds, asked) = (AtomicU32::new(0), AtomicU32::new(0));
+        PlanRunner { config, kit, approver, cancel, rounds, asked, latest: Mutex::default() }
     }
 
     pub(super) fn bus(&self) -> &Bus {
@@ -118,6 +129,8 @@ impl PlanRunner {
         let ran = scheduler.run().await;
         let room = self.kit.models.default_model().context_window() as f64 * BYTES_PER_TOKEN * MERGE_SHARE;
         let text = merge::merge(&plan, &graph, &ran.results, room as usize);
+        // Whoever reads the message may read what it points to.
+        self.kit.store.flush().await;
         self.tell(&plan, &graph, &ran, round, &text);
         Ok(text)
     }
@@ -126,7 +139,7 @@ impl PlanRunner {
         if !self.config.approve_plan {
             return Ok(());
         }
-        let id = format!("plan-{}", self.rounds() + 1);
+        let id = format!("plan-{}", self.asked.fetch_add(1, Ordering::SeqCst) + 1);
         let nodes = text::plural(plan.nodes.len(), "node");
         let question = Question {
             id: id.clone(),
@@ -136,7 +149,10 @@ impl PlanRunner {
         self.bus().emit(EventKind::ApprovalAsked { id: id.clone(), question: question.title.clone() });
         let answer = tokio::select! {
             biased;
-            () = self.cancel.stop_token().cancelled() => Answer::No { comment: "interrupted".to_string() },
+            () = self.cancel.stop_token().cancelled() => {
+                let why = self.cancel.reason().map_or("stopped", |reason| reason.detail());
+                Answer::No { comment: why.to_string() }
+            }
             answer = self.approver.decide(&question) => answer,
         };
         let (approved, comment) = match answer {
@@ -187,12 +203,19 @@ impl PlanRunner {
     /// Executes attempts with the kit; which artifacts one may read is worked out when it starts.
     fn execute(&self, plan: &Arc<Plan>, graph: &Arc<Graph>, prefix: &str) -> Execute {
         let (kit, plan, graph) = (Arc::clone(&self.kit), Arc::clone(plan), Arc::clone(graph));
-        let prefix = prefix.to_string();
+        let prefix: Arc<str> = prefix.into();
+        let places: HashMap<String, usize> =
+            plan.nodes.iter().enumerate().map(|(place, node)| (node.id.clone(), place)).collect();
+        let places = Arc::new(places);
         Arc::new(move |attempt, cancel| {
-            let (kit, plan, graph, prefix) = (Arc::clone(&kit), Arc::clone(&plan), Arc::clone(&graph), prefix.clone());
+            let (kit, plan, graph) = (Arc::clone(&kit), Arc::clone(&plan), Arc::clone(&graph));
+            let (prefix, places) = (Arc::clone(&prefix), Arc::clone(&places));
             Box::pin(async move {
                 let ancestors = match &attempt.task {
-                    Task::Prompt { .. } => ancestors(&attempt.node, &attempt.needs, &plan, &graph, &prefix),
+                    Task::Prompt { .. } => {
+                        let node = places.get(id_of(&attempt.node, &prefix)).copied();
+                        node.map(|node| ancestors(node, &attempt.needs, &plan, &graph, &prefix)).unwrap_or_default()
+                    }
                     Task::Command { .. } => Vec::new(),
                 };
                 kit.execute(attempt, ancestors, cancel).await
@@ -222,7 +245,7 @@ impl PlanRunner {
             .filter(|node| graph.dependents(*node).next().is_none())
             .filter_map(|node| {
                 let outcome = ran.results.end(node)?.outcome;
-                Some(Sink { name: plan.nodes[node].id.clone(), outcome })
+                Some(Sink { name: ran.results.name(Job { node: node as u32, instance: None }), outcome })
             })
             .collect();
         let latest = Latest { sinks, merged: Some(text.to_string()) };
@@ -230,13 +253,17 @@ impl PlanRunner {
     }
 }
 
-/// Full names of all nodes before this one: what it needs by name, and what these need by id.
-fn ancestors(name: &str, needs: &[String], plan: &Plan, graph: &Graph, prefix: &str) -> Vec<String> {
+/// The id of the node of this full name.
+fn id_of<'n>(name: &'n str, prefix: &str) -> &'n str {
     let id = name.strip_prefix(prefix).unwrap_or(name);
-    let id = id.split_once('[').map_or(id, |(id, _)| id);
-    let Some(node) = plan.nodes.iter().position(|node| node.id == id) else { return needs.to_vec() };
-    let mut names = needs.to_vec();
-    let further = graph.ancestors(node).into_iter().map(|node| format!("{prefix}{}", plan.nodes[node].id));
-    names.extend(further.filter(|name| !needs.contains(name)));
-    names
+    id.split_once('[').map_or(id, |(id, _)| id)
+}
+
+/// Full names of all nodes before this one. What it needs goes first, instances by name; a node further back stands for
+/// its instances.
+fn ancestors(node: usize, needs: &[String], plan: &Plan, graph: &Graph, prefix: &str) -> Vec<String> {
+    let needed: HashSet<&str> = needs.iter().map(String::as_str).collect();
+    let all = graph.ancestors(node).into_iter().map(|node| format!("{prefix}{}", plan.nodes[node].id));
+    let further = all.filter(|name| !needed.contains(name.as_str()));
+    needs.iter().cloned().chain(further).collect()
 }

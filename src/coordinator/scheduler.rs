@@ -1,8 +1,8 @@
 //! The one loop that owns a running plan.
 //!
 //! It asks [`Ready`] what may start, gives each start an owned permit and a task of its own, and waits for what comes
-//! first: a request to stop, the end of the grace, a task that ended. What it tells
-//! others are events; what it gets from a task is one [`AttemptEnd`].
+//! first: a request to stop, the end of the grace, a task that ended. What it tells others are events; what it gets from
+//! a task is one [`AttemptEnd`].
 //!
 //! THE LOOP IS NEVER LEFT EARLY. Whatever goes wrong is recorded, what has not started is skipped, and the loop goes on
 //! until nothing runs, so that every node has its terminal event and no task outlives its run. The one exception is told
@@ -10,14 +10,17 @@
 
 use super::results::Results;
 use crate::agent::{Attempt, AttemptEnd, Task};
-use crate::cancel::{Cancel, CancelReason};
+use crate::cancel::{Cancel, CancelReason, from_now};
+use crate::error::panic_words;
 use crate::event::EventKind;
 use crate::plan::{Cause, CauseKind, Effects, Graph, Job, Next, Outcome, Plan, Ready, Shape, ShapeNode, Work};
 use crate::ui::Bus;
 use futures_util::future::BoxFuture;
 use indexmap::IndexMap;
 use serde_json::Value;
+use std::any::Any;
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -154,7 +157,7 @@ impl Loop<'_, '_> {
                 biased;
                 () = &mut stopped, if stage == Stage::Open => {
                     tracing::debug!(running = self.running.len(), "stop");
-                    stage = Stage::Stopping { kill_at: Instant::now() + setup.grace };
+                    stage = Stage::Stopping { kill_at: from_now(setup.grace) };
                     let reason = setup.cancel.reason().unwrap_or(CancelReason::Interrupt);
                     let effects = self.ready.halt(&Cause::new(reason.cause_kind(), reason.detail()));
                     self.tell(effects);
@@ -183,7 +186,8 @@ impl Loop<'_, '_> {
 
     /// Starts everything that may start and has a slot.
     fn start_what_may(&mut self) {
-        while self.ready.has_next() {
+        // Nothing starts after a stop, also when the loop has not seen it yet.
+        while self.ready.has_next() && !self.setup.cancel.is_stopped() {
             let Ok(permit) = Arc::clone(&self.slots).try_acquire_owned() else { return };
             match self.ready.next() {
                 None => return,
@@ -227,8 +231,16 @@ impl Loop<'_, '_> {
         };
         let name = self.results.name(job);
         let needs = self.results.needs(job.node);
+        let composed = catch_unwind(AssertUnwindSafe(|| (setup.compose)(job.node as usize, &name, text, &needs)));
+        let task = match composed {
+            Ok(task) => task,
+            Err(panic) => {
+                drop(needs);
+                return self.end(job, 0, panicked(panic.as_ref()), None, false);
+            }
+        };
         let attempt = Attempt {
-            task: (setup.compose)(job.node as usize, &name, text, &needs),
+            task,
             node: name,
             attempt: 1,
             timeout: spec.timeout.unwrap_or(setup.node_timeout),
@@ -239,11 +251,11 @@ impl Loop<'_, '_> {
         let started = Instant::now();
         self.first_start.get_or_insert(started);
         let running = Running { job, started, wants_output: attempt.task.wants_output() };
-        let work = (setup.execute)(attempt, setup.cancel.clone());
+        let (execute, cancel) = (Arc::clone(&setup.execute), setup.cancel.clone());
         let task = self.tasks.spawn(async move {
             // The slot is free when the task is gone, not before.
             let _slot = permit;
-            work.await
+            execute(attempt, cancel).await
         });
         self.running.insert(task.id(), running);
     }
@@ -256,7 +268,14 @@ impl Loop<'_, '_> {
     fn joined(&mut self, joined: Result<(Id, AttemptEnd), JoinError>) {
         let (id, end) = match joined {
             Ok((id, end)) => (id, end),
-            Err(error) => (error.id(), AttemptEnd::failed(CauseKind::Panic, panic_text(error))),
+            Err(error) => {
+                let id = error.id();
+                let end = match error.try_into_panic() {
+                    Ok(panic) => panicked(panic.as_ref()),
+                    Err(_) => AttemptEnd::failed(CauseKind::Panic, "its task was aborted"),
+                };
+                (id, end)
+            }
         };
         if let Some(running) = self.running.remove(&id) {
             let now = Instant::now();
@@ -326,11 +345,7 @@ fn shape(plan: &Plan, graph: &Graph) -> Shape {
     Shape { nodes: (0..plan.nodes.len()).map(node).collect() }
 }
 
-fn panic_text(error: JoinError) -> String {
-    let Ok(panic) = error.try_into_panic() else { return "its task was aborted".to_string() };
-    let text = panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_string())
-        .or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("it panicked (a bug in sortie or in a tool): {}", text.unwrap_or_else(|| "without a message".to_string()))
+fn panicked(panic: &(dyn Any + Send)) -> AttemptEnd {
+    let words = panic_words(panic);
+    AttemptEnd::failed(CauseKind::Panic, format!("it panicked (a bug in sortie or in a tool): {words}"))
 }

@@ -1,57 +1,66 @@
 //! Watches what can end a run from outside its plan: the deadline, a record that cannot be written, a request to stop.
 
-use crate::cancel::{Cancel, CancelReason};
+use crate::cancel::{Cancel, CancelReason, from_now};
 use crate::event::EventKind;
 use crate::store::Store;
 use crate::ui::Bus;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinHandle;
 
-/// A task that turns these into requests to stop, and tells each reason once. Ends when dropped.
-pub(super) struct Watchdog(JoinHandle<()>);
-
-impl Watchdog {
-    /// Starts watching. After a stop and the grace, what is left is killed.
-    pub(super) fn start(
-        cancel: Cancel,
-        store: Arc<dyn Store>,
-        bus: Arc<Bus>,
-        deadline: Option<Duration>,
-        grace: Duration,
-    ) -> Self {
-        Watchdog(tokio::spawn(async move {
-            let late = async {
-                match deadline {
-                    Some(limit) => tokio::time::sleep(limit).await,
-                    None => std::future::pending().await,
-                }
-            };
-            let tell = |reason: CancelReason| {
-                bus.emit(EventKind::CancelRequested { reason: reason.as_str().to_string() });
-            };
-            tokio::select! {
-                biased;
-                () = cancel.stop_token().cancelled() => {}
-                _ = store.failed() => cancel.request(CancelReason::Storage),
-                () = late => cancel.request(CancelReason::Deadline),
-            }
-            let first = cancel.reason().unwrap_or(CancelReason::Interrupt);
-            tell(first);
-            tokio::select! {
-                biased;
-                () = cancel.kill_token().cancelled() => {}
-                () = tokio::time::sleep(grace) => cancel.kill(),
-            }
-            if let Some(last) = cancel.reason().filter(|last| *last > first) {
-                tell(last);
-            }
-        }))
-    }
+/// Turns these into requests to stop, and tells each.
+pub(super) struct Watchdog<'a> {
+    pub(super) cancel: &'a Cancel,
+    pub(super) store: &'a dyn Store,
+    pub(super) bus: &'a Bus,
+    /// Time limit of the run.
+    pub(super) deadline: Option<Duration>,
+    /// After a stop and this time, what is left is killed.
+    pub(super) grace: Duration,
 }
 
-impl Drop for Watchdog {
-    fn drop(&mut self) {
-        self.0.abort();
+impl Watchdog<'_> {
+    /// Does the work to its end and watches meanwhile. Both in one task and the watch looked at first, so that a stop is
+    /// told before what comes of it, however soon the work ends then.
+    pub(super) async fn over<T>(self, work: impl Future<Output = T>) -> T {
+        let mut told = None;
+        tokio::pin!(work);
+        let watched = tokio::select! {
+            biased;
+            never = self.watch(&mut told) => match never {},
+            done = &mut work => done,
+        };
+        // A higher reason may have come since: a press during the grace of a deadline.
+        self.tell(&mut told);
+        watched
+    }
+
+    async fn watch(&self, told: &mut Option<CancelReason>) -> std::convert::Infallible {
+        let late = async {
+            match self.deadline {
+                Some(limit) => tokio::time::sleep_until(from_now(limit)).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.cancel.stop_token().cancelled() => {}
+            _ = self.store.failed() => self.cancel.request(CancelReason::Storage),
+            () = late => self.cancel.request(CancelReason::Deadline),
+        }
+        self.tell(told);
+        tokio::select! {
+            biased;
+            () = self.cancel.kill_token().cancelled() => {}
+            () = tokio::time::sleep(self.grace) => self.cancel.kill(),
+        }
+        self.tell(told);
+        std::future::pending().await
+    }
+
+    /// Tells the highest reason, unless it was told already.
+    fn tell(&self, told: &mut Option<CancelReason>) {
+        if let Some(reason) = self.cancel.reason().filter(|reason| told.is_none_or(|told| *reason > told)) {
+            *told = Some(reason);
+            self.bus.emit(EventKind::CancelRequested { reason: reason.as_str().to_string() });
+        }
     }
 }

@@ -5,15 +5,17 @@
 //! language model) and [`Scripted`] (replies from a file). What belongs to one provider stays in its file.
 
 mod models;
+mod reply;
 mod scout;
 mod scripted;
 
 pub use models::Models;
+pub(crate) use reply::receive;
+pub use reply::{Reply, collect};
 pub use scout::Scout;
 pub use scripted::Scripted;
 
 use async_trait::async_trait;
-use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -206,17 +208,6 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// A complete reply.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Reply {
-    /// Text, thinking and calls in order. May be empty.
-    pub blocks: Vec<Block>,
-    /// Why it ended.
-    pub stop: StopKind,
-    /// What it cost.
-    pub usage: Usage,
-}
-
 /// What kind of thing went wrong with a model call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -285,28 +276,4 @@ pub trait Model: Send + Sync {
     fn complaints(&self) -> Vec<String> {
         Vec::new()
     }
-}
-
-/// Reads a reply to its end; `observe` sees each delta as it comes.
-///
-/// # Errors
-/// The stream's own error, or [`ModelErrorKind::Network`] when it ends without [`Delta::Stop`].
-pub async fn collect(mut deltas: Deltas, mut observe: impl FnMut(&Delta)) -> Result<Reply, ModelError> {
-    let mut blocks: Vec<Block> = Vec::new();
-    let mut usage = Usage::default();
-    while let Some(delta) = deltas.next().await {
-        let delta = delta?;
-        observe(&delta);
-        match delta {
-            Delta::Text(more) => match blocks.last_mut() {
-                Some(Block::Text { text }) => text.push_str(&more),
-                _ => blocks.push(Block::Text { text: more }),
-            },
-            Delta::Thinking(blob) => blocks.push(Block::Thinking { blob }),
-            Delta::Call(call) => blocks.push(Block::ToolCall(call)),
-            Delta::Usage(latest) => usage = latest,
-            Delta::Stop(stop) => return Ok(Reply { blocks, stop, usage }),
-        }
-    }
-    Err(ModelError::new(ModelErrorKind::Network, "the reply ended without its end mark"))
 }

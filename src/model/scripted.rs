@@ -192,12 +192,20 @@ impl Scripted {
             })));
         }
         let stop = match reply.fault {
-            // The stream just ends.
-            Some(Fault::Cut) => return deltas,
             Some(Fault::Length) => StopKind::Length,
             Some(Fault::Refusal) => StopKind::Refusal,
-            _ if reply.calls.is_empty() => StopKind::End,
-            _ => StopKind::Tool,
+            None if reply.calls.is_empty() => StopKind::End,
+            None => StopKind::Tool,
+            // The stream just ends; the others never get here.
+            Some(
+                Fault::Cut
+                | Fault::Unauthorised
+                | Fault::RateLimit
+                | Fault::Broken
+                | Fault::Overloaded
+                | Fault::Hang
+                | Fault::Panic,
+            ) => return deltas,
         };
         deltas.push(Ok(Delta::Usage(Usage { input: input_tokens(request), output, ..Usage::default() })));
         deltas.push(Ok(Delta::Stop(stop)));

@@ -1,5 +1,6 @@
 //! Children: started in a process group of their own, bounded in output and time, dead when their node ends.
 
+use crate::cancel::{Cancel, from_now};
 use crate::text;
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,9 +9,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
-use tokio::time::Instant;
-
-use crate::cancel::Cancel;
 
 /// The variable that marks every process of a node, with the node's name.
 pub const NODE_VARIABLE: &str = "SORTIE_NODE";
@@ -110,7 +108,7 @@ pub fn is_secret(name: &str) -> bool {
 }
 
 async fn wait(child: &mut Child, group: &Group, limits: &Shell<'_>) -> Ended {
-    let deadline = Instant::now() + limits.timeout;
+    let deadline = from_now(limits.timeout);
     let why = tokio::select! {
         biased;
         status = child.wait() => return from_status(status),
@@ -231,11 +229,12 @@ async fn keep(pipe: Option<impl AsyncRead + Unpin>, mut told: watch::Receiver<()
     loop {
         tokio::select! {
             biased;
+            // First: whoever floods the pipe would else never let it be heard.
+            _ = told.changed() => return kept,
             read = pipe.read(&mut buffer) => match read {
                 Ok(0) | Err(_) => return kept,
                 Ok(count) => kept.push(&buffer[..count]),
             },
-            _ = told.changed() => return kept,
         }
     }
 }

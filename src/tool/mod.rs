@@ -81,7 +81,8 @@ pub trait Tool: Send + Sync + 'static {
     type Args: DeserializeOwned + JsonSchema + Send;
 
     /// What becomes of a call whose arguments do not fit: told to the model, unless the tool counts such calls.
-    fn misused(&self, complaint: String) -> ToolError {
+    fn misused(&self, args: &serde_json::Value, complaint: String) -> ToolError {
+        let _ = args;
         ToolError::Told(complaint)
     }
 

@@ -5,6 +5,7 @@ use crate::model::{ToolCall, ToolSpec};
 use crate::text;
 use async_trait::async_trait;
 use indexmap::IndexMap;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -175,14 +176,14 @@ impl<T: Tool> ErasedTool for Typed<T> {
     async fn call(&self, args: Value, context: &ToolContext) -> Result<String, ToolError> {
         let complaint = match complaints(&self.validator, &args) {
             Some(problems) => problems,
-            None => match serde_json::from_value::<T::Args>(args) {
+            None => match T::Args::deserialize(&args) {
                 Ok(args) => return self.tool.call(args, context).await,
                 Err(error) => error.to_string(),
             },
         };
         let example = example(&self.spec.schema);
         let complaint = format!("the arguments of `{}` are not valid: {complaint}. Example: {example}", T::NAME);
-        Err(self.tool.misused(complaint))
+        Err(self.tool.misused(&args, complaint))
     }
 }
 

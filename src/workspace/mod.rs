@@ -9,7 +9,7 @@ mod scope;
 pub(crate) mod walk;
 
 pub(crate) use places::open_no_wait;
-pub use places::{Hint, Opened, PathError, Place, Places};
+pub use places::{Hint, Opened, PathError, Place, Places, Readable};
 pub use scope::{Coverage, FileList, Scope};
 
 use async_trait::async_trait;

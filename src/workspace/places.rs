@@ -29,8 +29,17 @@ const ARTIFACT: &str = "artifact:";
 #[derive(Clone, Debug)]
 pub struct Places {
     root: PathBuf,
-    artifacts: Option<PathBuf>,
-    readable: Vec<String>,
+    /// The folder of the run's artifacts, and whose may be read.
+    artifacts: Option<(PathBuf, Readable)>,
+}
+
+/// Whose artifacts a conversation may read.
+#[derive(Clone, Debug)]
+pub enum Readable {
+    /// Those of all nodes: the coordinator's, which never reads while nodes run.
+    All,
+    /// Those of the nodes with these full names; the name of a `foreach` node stands for its instances too.
+    These(Vec<String>),
 }
 
 /// A path that was resolved inside one of the places.
@@ -86,14 +95,13 @@ impl fmt::Display for Hint {
 impl Places {
     /// A root without artifacts. `root` must be absolute with links resolved.
     pub fn new(root: PathBuf) -> Self {
-        Places { root, artifacts: None, readable: Vec::new() }
+        Places { root, artifacts: None }
     }
 
     /// Adds the folder of a run's artifacts, of which only those of `readable` nodes may be read.
     #[must_use]
-    pub fn with_artifacts(mut self, folder: PathBuf, readable: Vec<String>) -> Self {
-        self.artifacts = Some(folder);
-        self.readable = readable;
+    pub fn with_artifacts(mut self, folder: PathBuf, readable: Readable) -> Self {
+        self.artifacts = Some((folder, readable));
         self
     }
 
@@ -134,17 +142,21 @@ impl Places {
         Walk { root, base, hidden: hidden || artifact, ignored: artifact }
     }
 
-    /// The artifacts folder that `NODE/rest` names. A node's name may hold `/`, so the longest readable name wins.
+    /// The artifacts folder that `NODE/rest` names.
     fn artifact<'p>(&self, artifact: &'p str) -> Result<(Base, &'p str), PathError> {
         let refused = |hint: String| Err(PathError::Artifact(text::clip(artifact, 200).into_owned(), Hint(hint)));
-        let Some(folder) = &self.artifacts else {
-            return refused("this run keeps no artifacts".to_string());
+        let Some((folder, readable)) = &self.artifacts else {
+            return refused("no node comes before this one".to_string());
         };
-        let named = |name: &&String| {
-            artifact.strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let Some(name) = self.readable.iter().filter(named).max_by_key(|name| name.len()) else {
-            return refused(self.readable_hint(artifact));
+        let name = match readable {
+            // A node's name may hold `/`, so the longest name wins.
+            Readable::These(names) => {
+                match names.iter().filter_map(|name| named(artifact, name)).max_by_key(|name| name.len()) {
+                    Some(name) => name,
+                    None => return refused(readable_hint(names, artifact)),
+                }
+            }
+            Readable::All => artifact.split('/').next().unwrap_or_default(),
         };
         let shown = format!("{ARTIFACT}{name}");
         let Ok(root) = folder.join(store::file_name(name)).canonicalize() else {
@@ -152,28 +164,36 @@ impl Places {
         };
         Ok((Base { root, shown }, artifact[name.len()..].trim_start_matches('/')))
     }
+}
 
-    fn readable_hint(&self, artifact: &str) -> String {
-        if self.readable.is_empty() {
-            return "no node comes before this one".to_string();
-        }
-        // The name of a `foreach` node stands for none of its instances; they are named by position.
-        let node = artifact.split('/').next().unwrap_or_default();
-        let instance = |name: &&String| name.strip_prefix(node).is_some_and(|rest| rest.starts_with('['));
-        let instances: Vec<&String> = self.readable.iter().filter(instance).collect();
-        let (lead, names) = if instances.is_empty() {
-            ("readable", self.readable.iter().collect())
-        } else {
-            ("it ran once per item", instances)
-        };
-        let listed: Vec<String> = names.iter().take(10).map(|name| format!("`{ARTIFACT}{name}/…`")).collect();
-        let more = if names.len() > listed.len() {
-            format!(" and {} more", names.len() - listed.len())
-        } else {
-            String::new()
-        };
-        format!("{lead}: {}{more}", listed.join(", "))
+/// The beginning of `artifact` that is this node's name, or that of an instance of it.
+fn named<'p>(artifact: &'p str, name: &str) -> Option<&'p str> {
+    let rest = artifact.strip_prefix(name)?;
+    let instance = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let rest = match instance {
+        Some((number, rest)) if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) => rest,
+        Some(_) | None => rest,
+    };
+    (rest.is_empty() || rest.starts_with('/')).then(|| &artifact[..artifact.len() - rest.len()])
+}
+
+fn readable_hint(readable: &[String], artifact: &str) -> String {
+    if readable.is_empty() {
+        return "no node comes before this one".to_string();
     }
+    // The name of a `foreach` node stands for none of its instances; they are named by position.
+    let node = artifact.split('/').next().unwrap_or_default();
+    let instance = |name: &&String| name.strip_prefix(node).is_some_and(|rest| rest.starts_with('['));
+    let instances: Vec<&String> = readable.iter().filter(instance).collect();
+    let (lead, names) = if instances.is_empty() {
+        ("readable", readable.iter().collect())
+    } else {
+        ("it ran once per item", instances)
+    };
+    let listed: Vec<String> = names.iter().take(10).map(|name| format!("`{ARTIFACT}{name}/…`")).collect();
+    let more =
+        if names.len() > listed.len() { format!(" and {} more", names.len() - listed.len()) } else { String::new() };
+    format!("{lead}: {}{more}", listed.join(", "))
 }
 
 impl Place {

@@ -3,7 +3,7 @@
 use super::{Bench, context};
 use serde_json::json;
 use sortie::tool::{Ledger, ToolContext};
-use sortie::workspace::Places;
+use sortie::workspace::{Places, Readable};
 use std::fs;
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ async fn errors_name_the_next_step() {
     there is no `~/x`; `list_files` shows what is in `.`
     `a\x00b` is not a usable path: it holds a NUL byte or is too long
     `xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx… [100 more characters]` is not a usable path: it holds a NUL byte or is too long
-    `artifact:map/report.md` is not readable here; this run keeps no artifacts
+    `artifact:map/report.md` is not readable here; no node comes before this one
     the arguments of `read_file` are not valid: Additional properties are not allowed ('path' was unexpected); "file_path" is a required property. Example: {"file_path":"…"}
     "#);
     assert!(bench.context.ledger.read().is_empty());
@@ -110,7 +110,7 @@ async fn artifacts_of_ancestors_and_of_nobody_else() {
         fs::write(artifacts.join(folder).join("report.md"), text).unwrap();
     }
     let readable = ["map", "part[0]", "part[1]", "quiet"].map(str::to_string).to_vec();
-    let places = Places::new(bench.root()).with_artifacts(artifacts, readable);
+    let places = Places::new(bench.root()).with_artifacts(artifacts, Readable::These(readable));
     let bench = Bench { context: context(places), ..bench };
     assert_eq!(bench.done("read_file", json!({"file_path": "artifact:map/report.md"})).await, "     1\tthe map\n");
     assert_eq!(bench.done("read_file", json!({"file_path": "artifact:part[1]/report.md"})).await, "     1\tsecond\n");
