@@ -364,3 +364,18 @@ fn facts(ledger: &Ledger, prompt: &str, workspace: &dyn Workspace) -> Facts {
     let coverage = Scope::of_prompt(prompt::task_of(prompt), &files).coverage(&files, &paths);
     Facts { read, searched, coverage: Some(coverage), commands: Vec::new() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_output_of_a_command_has_the_limit_of_every_output() {
+        let schema = json!({ "type": "string" });
+        let text = |bytes: usize| format!("{:?}\n", "x".repeat(bytes - 2));
+        assert!(read_output(&schema, &text(report::MAX_OUTPUT)).is_ok());
+        let problem = read_output(&schema, &text(report::MAX_OUTPUT + 1)).unwrap_err();
+        assert_eq!(problem, "has 32769 bytes of JSON, at most 32768 are allowed");
+    }
+}

@@ -229,12 +229,11 @@ async fn keep(pipe: Option<impl AsyncRead + Unpin>, mut told: watch::Receiver<()
     loop {
         tokio::select! {
             biased;
-            // First: whoever floods the pipe would else never let it be heard.
-            _ = told.changed() => return kept,
             read = pipe.read(&mut buffer) => match read {
                 Ok(0) | Err(_) => return kept,
                 Ok(count) => kept.push(&buffer[..count]),
             },
+            _ = told.changed() => return kept,
         }
     }
 }
