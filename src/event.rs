@@ -201,6 +201,9 @@ pub enum EventKind {
         status: String,
         /// The process's exit code.
         exit_code: u8,
+        /// What went wrong with the run as a whole, if anything.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        problem: Option<String>,
         /// All model calls together.
         usage: Usage,
     },

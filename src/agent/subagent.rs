@@ -9,6 +9,7 @@ use super::role::Role;
 use super::turn::{End, Ending, Machine};
 use super::{prompt, quotes, render};
 use crate::cancel::{Cancel, from_now};
+use crate::event::EventKind;
 use crate::model::{Models, Usage};
 use crate::plan::{Cause, CauseKind, Outcome};
 use crate::process::{Ended, Shell};
@@ -185,6 +186,11 @@ impl Kit {
             Ok(root) => root,
             Err(problem) => return AttemptEnd::failed(CauseKind::Tool, problem),
         };
+        self.bus.emit(EventKind::Doing {
+            node: attempt.node.clone(),
+            what: format!("$ {}", text::one_line(command, 60)),
+            tokens: 0,
+        });
         let shell = Shell {
             directory: &root,
             environment: &self.environment,

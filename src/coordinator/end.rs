@@ -150,6 +150,7 @@ impl RunEnd {
         EventKind::RunFinished {
             status: self.status.as_str().to_string(),
             exit_code: self.status.exit_code(),
+            problem: self.problem.clone(),
             usage: self.usage,
         }
     }

@@ -143,9 +143,6 @@ pub async fn run(config: RunConfig, harness: Harness, cancel: &Cancel) -> Result
     let end = RunEnd::of(&runner, answer, gave_up.load(Ordering::SeqCst), cancel);
     kit.store.write_report(end.report());
     bus.emit(end.answered());
-    if let Some(complaint) = end.problem.clone() {
-        bus.emit(EventKind::Notice { message: complaint });
-    }
     bus.emit(end.finished());
     let stored = kit.store.sync().await;
     let unreported = bus.close().await;

@@ -134,9 +134,16 @@ fn id(fields: &Fields<'_>, spots: &mut NodeSpots, findings: &mut Findings) -> St
         let better = fitting_id(&id);
         let hint = if better.is_empty() { rule } else { format!("{rule}: `{better}`") };
         findings.error("bad-id", &value.spot, message).hint(hint);
+    } else if RESERVED_IDS.contains(&id.as_str()) {
+        findings
+            .error("bad-id", &value.spot, format!("`{id}` is the name of a conversation of sortie itself"))
+            .hint("give the node another id");
     }
     id
 }
+
+/// Conversations that are no nodes, in events, transcripts and scripts.
+const RESERVED_IDS: [&str; 3] = ["coordinator", "summary", "goal"];
 
 /// The id that this text was probably meant to be; empty when nothing is left of it.
 fn fitting_id(text: &str) -> String {

@@ -249,7 +249,8 @@ impl Summary {
                 });
             }
             EventKind::Answered { text } => self.answer = Some(text.clone()),
-            EventKind::RunFinished { status, exit_code, usage } => {
+            EventKind::RunFinished { status, exit_code, problem, usage } => {
+                self.notices.extend(problem.clone());
                 self.ended = Some((status.clone(), *exit_code));
                 self.usage = *usage;
             }

@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn the_last_event_syncs_all_there_is() {
         let usage = crate::model::Usage::default();
-        let end = event(EventKind::RunFinished { status: "failed".into(), exit_code: 1, usage });
+        let end = event(EventKind::RunFinished { status: "failed".into(), exit_code: 1, problem: None, usage });
         let (calls, _) = commit(vec![spoke("a"), Job::Report("text".into()), end], usize::MAX);
         assert_eq!(
             calls,

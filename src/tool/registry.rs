@@ -208,7 +208,26 @@ fn argument_schema<T: Tool>() -> Value {
         object.remove("title");
         object.entry("type").or_insert_with(|| json!("object"));
     }
+    unwrap_descriptions(&mut schema);
     schema
+}
+
+/// Doc comments break lines for editors; a model gets them as the sentences they are.
+fn unwrap_descriptions(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            for (key, value) in object {
+                match value {
+                    Value::String(text) if key == "description" => {
+                        *text = text.split_whitespace().collect::<Vec<_>>().join(" ")
+                    }
+                    _ => unwrap_descriptions(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(unwrap_descriptions),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 fn check_name(name: &str) -> Result<(), RegistryError> {

@@ -32,7 +32,7 @@ pub(crate) fn run_started(task: Option<&str>) -> EventKind {
 }
 
 pub(crate) fn run_finished(status: &str, exit_code: u8) -> EventKind {
-    EventKind::RunFinished { status: status.into(), exit_code, usage: usage(21_000, 3_000) }
+    EventKind::RunFinished { status: status.into(), exit_code, problem: None, usage: usage(21_000, 3_000) }
 }
 
 pub(crate) fn plan(round: u32, ids: &[&str]) -> EventKind {
