@@ -57,3 +57,28 @@ fn pure_modules_use_nothing_of_the_outside() {
     }
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
+
+#[test]
+fn only_the_edge_reads_the_environment_and_prints() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut broken = Vec::new();
+    for file in sources(&root.join("src")) {
+        let place = file.strip_prefix(root).unwrap().display().to_string();
+        let text = std::fs::read_to_string(&file).unwrap();
+        // Tests at the end of a file may do as they like.
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let edge = place.starts_with("src/cli") || place == "src/main.rs";
+        let prints = edge || place.starts_with("src/ui");
+        for (number, line) in code.lines().enumerate() {
+            let line = line.split("//").next().unwrap_or_default();
+            let reads = ["std::env", "env::var", "env::args", "current_dir()", "env::home_dir"];
+            let writes = ["io::stdout", "io::stderr", "println!", "eprintln!"];
+            if !edge && reads.iter().any(|word| line.contains(word))
+                || !prints && writes.iter().any(|word| line.contains(word))
+            {
+                broken.push(format!("{place}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
