@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! tests/scout/run [DIR]                                   # fetches the packages first
-//! cargo run --release --example scout_eval -- DIR [--verbose] [--only PACKAGE] [--split dev|test]
+//! cargo run --release --example scout_eval -- DIR [--verbose] [--only PACKAGE] [--split dev|test] \
+//!     [--questions tests/scout/more_dev.toml]
 //! ```
 //!
 //! Exit status: 0 good enough, 1 below the target or too close to a baseline, 2 it could not run.
@@ -59,6 +60,7 @@ struct Options {
     verbose: bool,
     only: Option<String>,
     split: Option<String>,
+    questions: PathBuf,
 }
 
 /// What became of one question.
@@ -83,10 +85,10 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<bool, Failure> {
-    let options = options()?;
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scout");
-    let spec: Questions = toml::from_str(&std::fs::read_to_string(here.join("questions.toml"))?)?;
-    let baselines = baselines(&here, &options.data)?;
+    let options = options(&here)?;
+    let spec: Questions = toml::from_str(&std::fs::read_to_string(&options.questions)?)?;
+    let baselines = baselines(&here, &options)?;
     let mut rows = Vec::new();
     let mut slowest = Duration::ZERO;
     let started = Instant::now();
@@ -121,14 +123,16 @@ async fn run() -> Result<bool, Failure> {
     Ok(good)
 }
 
-fn options() -> Result<Options, Failure> {
-    let mut options = Options { data: PathBuf::new(), verbose: false, only: None, split: None };
+fn options(here: &Path) -> Result<Options, Failure> {
+    let questions = here.join("questions.toml");
+    let mut options = Options { data: PathBuf::new(), verbose: false, only: None, split: None, questions };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--verbose" => options.verbose = true,
             "--only" => options.only = Some(args.next().ok_or("--only needs a package")?),
             "--split" => options.split = Some(args.next().ok_or("--split needs dev or test")?),
+            "--questions" => options.questions = args.next().ok_or("--questions needs a file")?.into(),
             dir => options.data = PathBuf::from(dir),
         }
     }
@@ -177,9 +181,13 @@ fn indented(text: &str) -> String {
 type Ranks = (Option<usize>, Option<usize>);
 
 /// Ranks of both baselines by the question's number.
-fn baselines(here: &Path, data: &Path) -> Result<HashMap<u64, Ranks>, Failure> {
-    let output =
-        std::process::Command::new("python3").arg(here.join("baselines.py")).arg("--json").arg(data).output()?;
+fn baselines(here: &Path, options: &Options) -> Result<HashMap<u64, Ranks>, Failure> {
+    let output = std::process::Command::new("python3")
+        .arg(here.join("baselines.py"))
+        .args(["--json", "--questions"])
+        .arg(&options.questions)
+        .arg(&options.data)
+        .output()?;
     if !output.status.success() {
         return Err(format!("baselines.py failed: {}", String::from_utf8_lossy(&output.stderr)).into());
     }

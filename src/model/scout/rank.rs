@@ -9,16 +9,14 @@ use super::query::{Concept, Query};
 use super::source::{Doc, Kind, Line, Vocabulary, defined_name, is_aside, is_front};
 use std::collections::HashMap;
 
-// The numbers were tuned on the `dev` questions of tests/scout; see there.
-const K1: f64 = 2.0;
+// The numbers were tuned on the `dev` questions of both files of tests/scout; see there.
+const K1: f64 = 4.0;
 const LENGTH_PULL: f64 = 0.3;
 const RELATED_WEIGHT: f64 = 1.0;
 /// What each further related word takes from that.
 const RELATED_FAN: f64 = 0.1;
 /// A word in a single file is not worth more than one in a few.
-const MAX_RARITY: f64 = 3.0;
-/// The same for all related words together, which are seldom chance.
-const MAX_RELATED_RARITY: f64 = 5.0;
+const MAX_RARITY: f64 = 4.0;
 const COVERAGE_WEIGHT: f64 = 0.5;
 const TITLE_WEIGHT: f64 = 2.0;
 const TITLE_PULL: f64 = 0.8;
@@ -27,8 +25,8 @@ const TITLE_K1: f64 = 2.0;
 const TITLE_LENGTH: f64 = 300.0;
 const WINDOW_WEIGHT: f64 = 0.5;
 /// For the two next best windows.
-const SECOND_WINDOWS: f64 = 0.5;
-const WINDOW_K1: f64 = 0.6;
+const SECOND_WINDOWS: f64 = 1.0;
+const WINDOW_K1: f64 = 0.1;
 /// Lines of a window.
 const WINDOW: usize = 24;
 /// Lines at the head of a file whose comments belong to its title.
@@ -38,6 +36,14 @@ const NAME_WEIGHT: f64 = 10.0;
 /// What a file's path counts in each of its windows.
 const PATH_IN_WINDOW: f64 = 1.0;
 const HEAD_WEIGHT: f64 = 2.0;
+/// How much the share of the question's weight that a text holds counts, as a power.
+const COVERAGE_POWER: f64 = 0.25;
+/// How much of a file's name is sought.
+const FIT_WEIGHT: f64 = 1.0;
+const DEFINITION_WEIGHT: f64 = 1.5;
+const BODY_WEIGHT: f64 = 0.75;
+/// For a word that no file uses in a name.
+const UNNAMED_FACTOR: f64 = 0.8;
 const ASIDE_FACTOR: f64 = 0.35;
 const FRONT_FACTOR: f64 = 0.8;
 /// For a file that bears the name of one that ranks higher: twins crowd others out.
@@ -89,6 +95,7 @@ pub(super) struct Ranker<'q> {
 }
 
 /// A concept with what finding it is worth.
+#[derive(Clone)]
 struct Weighed<'q> {
     place: usize,
     concept: &'q Concept,
@@ -110,9 +117,9 @@ struct Scored {
 impl<'q> Ranker<'q> {
     /// A ranker for a tree with these statistics. Concepts that occur nowhere take no part.
     pub(super) fn new(query: &'q Query, stats: &'q Stats, vocabulary: &'q Vocabulary) -> Self {
-        let rarity = |files: u64, most: f64| {
+        let rarity = |files: u64| {
             let (all, with) = (stats.files.max(files) as f64, files as f64);
-            (1.0 + (all - with + 0.5) / (with + 0.5)).ln().min(most)
+            (1.0 + (all - with + 0.5) / (with + 0.5)).ln().min(MAX_RARITY)
         };
         let weigh = |(place, concept): (usize, &'q Concept)| {
             let spread = stats.spread.get(place).copied().unwrap_or_default();
@@ -123,10 +130,10 @@ impl<'q> Ranker<'q> {
                 place,
                 concept,
                 exact: concept.exact.as_ref().filter(|_| spread.exact > 0).and_then(|stem| vocabulary.place(stem)),
-                exact_weight: rarity(spread.exact, MAX_RARITY),
+                exact_weight: rarity(spread.exact),
                 related: related.iter().filter_map(numbers).collect(),
                 related_weight: RELATED_WEIGHT / (1.0 + RELATED_FAN * related.len().saturating_sub(1) as f64)
-                    * rarity(spread.related, MAX_RELATED_RARITY),
+                    * rarity(spread.related),
             }
         };
         let all = query.concepts.iter().enumerate().map(weigh);
@@ -137,7 +144,8 @@ impl<'q> Ranker<'q> {
 
     /// All files that hold anything sought, best first; equal ones by path.
     pub(super) fn rank(&self, docs: &[Doc]) -> Vec<Ranked> {
-        let mut ranked: Vec<Ranked> = docs.iter().filter_map(|doc| self.ranked(doc)).collect();
+        let informed = self.informed(docs);
+        let mut ranked: Vec<Ranked> = docs.iter().filter_map(|doc| informed.ranked(doc)).collect();
         sort(&mut ranked);
         // Twins give way to others, in the order in which they came.
         let mut names: HashMap<String, i32> = HashMap::new();
@@ -149,6 +157,31 @@ impl<'q> Ranker<'q> {
         }
         sort(&mut ranked);
         ranked
+    }
+
+    /// The same ranker, but words that none of these files uses in a name count less: they are the asker's, not the
+    /// code's.
+    fn informed(&self, docs: &[Doc]) -> Ranker<'q> {
+        let mut named = vec![false; self.vocabulary.len()];
+        for doc in docs {
+            let defined = doc.lines.iter().filter(|line| line.kind == Kind::Definition).flat_map(|line| &line.stems);
+            for stem in defined.chain(&doc.name_stems).chain(&doc.folder_stems) {
+                if let Some(known) = named.get_mut(*stem) {
+                    *known = true;
+                }
+            }
+        }
+        let weigh = |one: &Weighed<'q>| {
+            let known = one.exact.is_none_or(|stem| named.get(stem).copied().unwrap_or_default());
+            let mut one = one.clone();
+            if !known {
+                one.exact_weight *= UNNAMED_FACTOR;
+            }
+            one
+        };
+        let concepts: Vec<Weighed<'q>> = self.concepts.iter().map(weigh).collect();
+        let total_weight = concepts.iter().map(Weighed::worth).sum();
+        Ranker { concepts, stats: self.stats, vocabulary: self.vocabulary, total_weight }
     }
 
     fn ranked(&self, doc: &Doc) -> Option<Ranked> {
@@ -223,7 +256,8 @@ impl<'q> Ranker<'q> {
             length += weight * line.text.split_whitespace().count() as f64;
         }
         let norm = TITLE_K1 * (1.0 - TITLE_PULL + TITLE_PULL * length / TITLE_LENGTH);
-        self.score(&counts, norm).score
+        let fit = doc.name_stems.len() as f64 / doc.name_words.max(1) as f64;
+        self.score(&counts, norm).score * (1.0 + FIT_WEIGHT * fit)
     }
 
     /// The best window with its score, and the mean score of the two next best.
@@ -285,6 +319,8 @@ impl<'q> Ranker<'q> {
         }
         let share = scored.hits.len() as f64 / self.concepts.len().max(1) as f64;
         scored.score *= 1.0 + COVERAGE_WEIGHT * share;
+        let held: f64 = scored.hits.iter().filter_map(|at| self.concepts.get(*at)).map(Weighed::worth).sum();
+        scored.score *= (held / self.total_weight.max(f64::MIN_POSITIVE)).powf(COVERAGE_POWER);
         scored
     }
 }
@@ -323,11 +359,11 @@ fn is_common_name(path: &str) -> bool {
 
 fn weight(kind: Kind) -> f64 {
     match kind {
-        Kind::Definition => 1.5,
+        Kind::Definition => DEFINITION_WEIGHT,
         Kind::Comment => 1.0,
         Kind::Import => 0.0,
         Kind::Test => 0.1,
-        Kind::Body => 1.0,
+        Kind::Body => BODY_WEIGHT,
     }
 }
 

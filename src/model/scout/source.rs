@@ -7,6 +7,9 @@ use super::stem::stem;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+/// Letters of a stem that counts as part of a longer word.
+const MIN_PART: usize = 4;
+
 /// What a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -48,6 +51,8 @@ pub(super) struct Doc {
     pub(super) folder_stems: Vec<usize>,
     /// Sought stems in its name.
     pub(super) name_stems: Vec<usize>,
+    /// How many words its name has.
+    pub(super) name_words: usize,
 }
 
 /// The sought stems, numbered.
@@ -73,6 +78,16 @@ impl Vocabulary {
         self.places.len()
     }
 
+    /// As [`Vocabulary::of_text`], but a word of a name may also begin or end with a sought stem: `autoretry`.
+    fn of_name(&self, name: &str) -> Vec<usize> {
+        let within = |word: &str| {
+            let long = self.places.iter().filter(|(stem, _)| stem.chars().count() >= MIN_PART);
+            let held = long.filter(|(stem, _)| word.starts_with(stem.as_str()) || word.ends_with(stem.as_str()));
+            held.max_by_key(|(stem, place)| (stem.len(), **place)).map(|(_, place)| *place)
+        };
+        words(name).filter_map(|word| self.place(&stem(&word)).or_else(|| within(&stem(&word)))).collect()
+    }
+
     fn of_text(&self, text: &str) -> Vec<usize> {
         words(text).filter_map(|word| self.place(&stem(&word))).collect()
     }
@@ -83,12 +98,19 @@ impl Doc {
     pub(super) fn named(path: &str, length: usize, vocabulary: &Vocabulary) -> Self {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
         let name = name.rsplit_once('.').map_or(name, |(name, _)| name);
+        // A file that stands for its folder bears the folder's name.
+        let stands_for_folder = ["mod", "__init__", "index"].contains(&name);
+        let (folder, name) = match folder.rsplit_once('/').unwrap_or(("", folder)) {
+            (above, last) if stands_for_folder && !last.is_empty() => (above, last),
+            _ => (folder, name),
+        };
         Doc {
             path: path.to_string(),
             lines: Vec::new(),
             length,
             folder_stems: vocabulary.of_text(folder),
-            name_stems: vocabulary.of_text(name),
+            name_stems: vocabulary.of_name(name),
+            name_words: words(name).count(),
         }
     }
 
@@ -235,6 +257,7 @@ pub(super) fn is_aside(path: &str) -> bool {
         "loom",
         "demo",
         "demos",
+        "t",
         "samples",
     ];
     let base = name.split('.').next().unwrap_or_default();
