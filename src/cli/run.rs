@@ -346,10 +346,23 @@ fn execute(config: RunConfig, harness: Harness) -> Result<RunEnd, Error> {
     let end = runtime.block_on(async {
         let cancel = Cancel::new();
         let signals = signals::watch(cancel.clone());
-        let end = coordinator::run(config, harness, &cancel).await;
+        // On a worker thread: what a worker spawns need not wake another thread, which is half of what a short node costs.
+        let run = tokio::spawn(async move { coordinator::run(config, harness, &cancel).await });
+        let end = run.await;
         signals.abort();
         end
     });
+    let end = match end {
+        Ok(end) => end,
+        Err(panic) if panic.is_panic() => std::panic::resume_unwind(panic.into_panic()),
+        Err(aborted) => {
+            return Err(Error {
+                code: exit::BUG,
+                message: format!("the run was aborted: {aborted}"),
+                hint: String::new(),
+            });
+        }
+    };
     // A tool that blocks its thread must not keep the process.
     runtime.shutdown_background();
     end.map_err(|error| Error { code: exit::BUG, message: error.to_string(), hint: String::new() })
