@@ -8,6 +8,7 @@ use sortie::event::{Event, EventKind};
 use sortie::model::Scripted;
 use sortie::plan::{Format, Known, Outcome, Plan, parse};
 use sortie::store::MemoryStore;
+use sortie::tool::{Effect, Tool, ToolContext, ToolError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -133,5 +134,23 @@ impl Played {
         assert!(open.values().all(|count| *count == 0), "something has no terminal event, or two: {open:?}");
         assert!(ended.values().all(|count| *count == 1), "a node ended twice: {ended:?}");
         assert!(matches!(self.events.last().unwrap().kind, EventKind::RunFinished { .. }), "the run's end comes last");
+    }
+}
+
+/// The arguments of a tool that takes none.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+pub(crate) struct NoArgs {}
+
+/// A tool that never returns and never looks at its token.
+pub(crate) struct Stuck;
+
+impl Tool for Stuck {
+    const NAME: &'static str = "stuck";
+    const DESCRIPTION: &'static str = "Never returns.";
+    const EFFECT: Effect = Effect::Read;
+    type Args = NoArgs;
+
+    async fn call(&self, _: NoArgs, _: &ToolContext) -> Result<String, ToolError> {
+        std::future::pending().await
     }
 }

@@ -1,11 +1,10 @@
 //! Whole runs in memory and virtual time: what the coordinator, the scheduler and the subagents do together.
 
-use crate::kit::Play;
+use crate::kit::{Play, Stuck};
 use sortie::cancel::CancelReason;
 use sortie::coordinator::RunStatus;
 use sortie::event::EventKind;
 use sortie::plan::{CauseKind, Outcome};
-use sortie::tool::{Effect, Tool, ToolContext, ToolError};
 use std::time::Duration;
 
 const REPORTS: &str = r#"
@@ -229,23 +228,6 @@ async fn the_deadline_ends_a_run_with_its_own_status() {
     let played = play.run().await;
     assert_eq!(played.end.status, RunStatus::Deadline);
     assert_eq!(played.end_of("a").cause.unwrap().kind, CauseKind::Deadline);
-}
-
-/// Never returns and never looks at its token.
-struct Stuck;
-
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct NoArgs {}
-
-impl Tool for Stuck {
-    const NAME: &'static str = "stuck";
-    const DESCRIPTION: &'static str = "Never returns.";
-    const EFFECT: Effect = Effect::Read;
-    type Args = NoArgs;
-
-    async fn call(&self, _: NoArgs, _: &ToolContext) -> Result<String, ToolError> {
-        std::future::pending().await
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! Stops, panics and limits at awkward moments.
 
-use crate::kit::{Play, plan};
+use crate::kit::{NoArgs, Play, Stuck, plan};
 use async_trait::async_trait;
 use futures_util::{FutureExt, StreamExt, stream};
 use indexmap::IndexMap;
@@ -19,23 +19,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const ONE: &str = "[[node]]\nid = \"a\"\nprompt = \"a\"\n";
-
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct NoArgs {}
-
-/// Never returns and never looks at its token.
-struct Stuck;
-
-impl Tool for Stuck {
-    const NAME: &'static str = "stuck";
-    const DESCRIPTION: &'static str = "Never returns.";
-    const EFFECT: Effect = Effect::Read;
-    type Args = NoArgs;
-
-    async fn call(&self, _: NoArgs, _: &ToolContext) -> Result<String, ToolError> {
-        std::future::pending().await
-    }
-}
 
 struct Panics;
 
