@@ -248,30 +248,6 @@ impl EventKind {
             | EventKind::RunFinished { .. } => true,
         }
     }
-
-    /// Whether what came before must be on disk before the run goes on being believed: terminal events.
-    pub fn is_terminal(&self) -> bool {
-        match self {
-            EventKind::NodeFinished { .. }
-            | EventKind::RunFinished { .. }
-            | EventKind::PlanAccepted { .. }
-            | EventKind::Answered { .. } => true,
-            EventKind::RunStarted { .. }
-            | EventKind::Notice { .. }
-            | EventKind::PlanRejected { .. }
-            | EventKind::ApprovalAsked { .. }
-            | EventKind::ApprovalAnswered { .. }
-            | EventKind::NodeExpanded { .. }
-            | EventKind::NodeStarted { .. }
-            | EventKind::TurnFinished { .. }
-            | EventKind::ToolStarted { .. }
-            | EventKind::ToolFinished { .. }
-            | EventKind::CancelRequested { .. }
-            | EventKind::Merged { .. }
-            | EventKind::Words { .. }
-            | EventKind::Doing { .. } => false,
-        }
-    }
 }
 
 #[cfg(test)]

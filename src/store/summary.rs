@@ -112,11 +112,6 @@ impl NodeSummary {
     fn named(id: impl Into<String>) -> Self {
         NodeSummary { id: id.into(), ..NodeSummary::default() }
     }
-
-    /// Whether it has started and not ended.
-    pub fn is_running(&self) -> bool {
-        self.started.is_some() && self.outcome.is_none()
-    }
 }
 
 impl Group {

@@ -49,7 +49,7 @@ pub(super) struct Writer<D> {
     unsynced: BTreeMap<String, BTreeSet<PathBuf>>,
 }
 
-/// Whose files a terminal event speaks of.
+/// Whose files an event speaks of. One that speaks of any is terminal: its line follows them to the disk and is synced.
 enum Subject<'a> {
     One(&'a str),
     Everything,
@@ -80,7 +80,7 @@ impl<D: Disk> Writer<D> {
                 Job::Sync(waiting) => syncs.push(waiting),
                 Job::Event(event) => {
                     self.attempt(|writer| writer.event(&event, &mut lines));
-                    if event.kind.is_terminal() {
+                    if !matches!(subject(&event.kind), Subject::Nothing) {
                         terminal.push(event);
                     }
                 }
