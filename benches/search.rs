@@ -96,7 +96,7 @@ async fn search(tools: &Toolset, root: &Path, pattern: &str, count: bool) -> Res
         cancel: CancellationToken::new(),
     };
     let args = json!({"pattern": pattern, "mode": if count { "count" } else { "content" }});
-    match tools.call(&ToolCall { id: "1".into(), name: "search_code".into(), args }, &context).await {
+    match tools.call(&ToolCall::new("1", "search_code", args), &context).await {
         ToolCallEnd::Done(_) => Ok(()),
         ToolCallEnd::Failed(problem) | ToolCallEnd::Fatal(problem) => Err(problem),
     }

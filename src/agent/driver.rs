@@ -149,7 +149,7 @@ impl Conversation {
             Err(NoReply::Failed(error)) => {
                 talk.failures += 1;
                 machine.broken_off(reply);
-                machine.model_failed(&error.message);
+                machine.model_failed(&error.to_string());
             }
             Err(NoReply::Stopped(stop)) => {
                 machine.broken_off(reply);
@@ -173,6 +173,7 @@ impl Conversation {
             tools: Arc::clone(&self.specs),
             messages: machine.messages(),
             max_output: MAX_OUTPUT,
+            format: None,
         };
         let so_far = usage.total();
         let observe = |delta: &Delta| self.observe(delta, so_far);
@@ -189,7 +190,14 @@ impl Conversation {
                 what: "thinking".to_string(),
                 tokens: so_far + usage.total(),
             }),
-            Delta::Thinking(_) | Delta::Call(_) | Delta::Stop(_) => {}
+            Delta::Waiting(_)
+            | Delta::Sent
+            | Delta::Switched(_)
+            | Delta::Partial(_)
+            | Delta::Thinking(_)
+            | Delta::Call(_)
+            | Delta::Cost(_)
+            | Delta::Stop(_) => {}
         }
     }
 

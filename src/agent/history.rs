@@ -256,10 +256,11 @@ pub fn check(messages: &[Arc<Message>]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Opaque;
     use serde_json::json;
 
     fn call(id: &str) -> Block {
-        Block::ToolCall(ToolCall { id: id.into(), name: "read_file".into(), args: json!({}) })
+        Block::ToolCall(ToolCall::new(id, "read_file", json!({})))
     }
 
     fn result(id: &str) -> ToolResult {
@@ -309,7 +310,7 @@ mod tests {
         let mut history = History::new();
         history.say("task");
         history.reply(vec![Block::text("  \n")]);
-        history.reply(vec![Block::Thinking { blob: json!({"signature": "s"}) }]);
+        history.reply(vec![Block::Thinking(Opaque { model: "m".into(), value: json!({"signature": "s"}) })]);
         history.say("again");
         let messages = history.messages();
         assert_eq!(check(&messages), Ok(()));

@@ -197,7 +197,7 @@ impl Machine {
         if self.phase != Phase::Asked {
             return;
         }
-        let Reply { blocks, stop, usage } = reply;
+        let Reply { blocks, stop, usage, cost: _ } = reply;
         let blocks = self.history.reply(blocks);
         self.records.push(Record::Assistant { turn: self.turn, blocks: blocks.clone(), stop, usage });
         let mut calls = Vec::new();
@@ -269,7 +269,7 @@ impl Machine {
     /// The model call is given up before its reply is complete: its words stay, its calls do not, since nobody runs
     /// them. Followed by [`Machine::model_failed`] or [`Machine::stop`]; ignored when no call is under way.
     pub fn broken_off(&mut self, said: Reply) {
-        let Reply { blocks, stop, usage } = said;
+        let Reply { blocks, stop, usage, cost: _ } = said;
         if self.phase != Phase::Asked || (blocks.is_empty() && usage == Usage::default()) {
             return;
         }

@@ -2,7 +2,7 @@
 //!
 //! A [`Reply`] grows as it streams, so what has come stays there when the stream breaks, goes silent or is dropped.
 
-use super::{Block, Delta, Deltas, Model, ModelError, ModelErrorKind, Request, StopKind, Usage};
+use super::{Block, Cost, Delta, Deltas, Model, ModelError, ModelErrorKind, Request, StopKind, Usage};
 use futures_util::StreamExt;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -14,13 +14,15 @@ pub struct Reply {
     pub blocks: Vec<Block>,
     /// Why it ended; [`StopKind::StreamCut`] until it has.
     pub stop: StopKind,
-    /// What it cost.
+    /// Tokens.
     pub usage: Usage,
+    /// What it cost, where the price is known.
+    pub cost: Option<Cost>,
 }
 
 impl Default for Reply {
     fn default() -> Self {
-        Reply { blocks: Vec::new(), stop: StopKind::StreamCut, usage: Usage::default() }
+        Reply { blocks: Vec::new(), stop: StopKind::StreamCut, usage: Usage::default(), cost: None }
     }
 }
 
@@ -34,9 +36,12 @@ impl Reply {
                     self.blocks.push(Block::Text { text: more });
                 }
             },
-            Delta::Thinking(blob) => self.blocks.push(Block::Thinking { blob }),
+            Delta::Thinking(blob) => self.blocks.push(Block::Thinking(blob)),
             Delta::Call(call) => self.blocks.push(Block::ToolCall(call)),
             Delta::Usage(latest) => self.usage = latest,
+            Delta::Cost(latest) => self.cost = Some(latest),
+            Delta::Switched(_) => self.blocks.clear(),
+            Delta::Waiting(_) | Delta::Sent | Delta::Partial(_) => {}
             Delta::Stop(stop) => {
                 self.stop = stop;
                 return true;
@@ -50,9 +55,9 @@ impl Delta {
     /// Whether the model has said something by it. Blank text and usage may only keep a connection open.
     fn is_content(&self) -> bool {
         match self {
-            Delta::Text(text) => !text.trim().is_empty(),
+            Delta::Text(text) | Delta::Partial(text) => !text.trim().is_empty(),
             Delta::Thinking(_) | Delta::Call(_) | Delta::Stop(_) => true,
-            Delta::Usage(_) => false,
+            Delta::Waiting(_) | Delta::Sent | Delta::Switched(_) | Delta::Usage(_) | Delta::Cost(_) => false,
         }
     }
 }
@@ -149,6 +154,7 @@ mod tests {
             tools: Vec::new().into(),
             messages: Vec::new(),
             max_output: 1,
+            format: None,
         };
         let mut reply = Reply::default();
         let done = receive(&model, request, Duration::from_secs(10), &mut reply, |_| {}).await;
@@ -161,16 +167,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn every_piece_of_content_starts_the_idle_time_anew() {
-        let call = crate::model::ToolCall { id: "1".into(), name: "x".into(), args: serde_json::json!({}) };
+        let call = crate::model::ToolCall::new("1", "x", serde_json::json!({}));
         let deltas = vec![
             (1, text("a")),
-            (9, Delta::Thinking(serde_json::json!({}))),
+            (9, Delta::Partial("{".into())),
             (9, Delta::Call(call)),
             (9, text("b")),
             (9, Delta::Stop(StopKind::End)),
         ];
         let (done, reply) = play(8, deltas).await;
-        assert_eq!((done, reply.blocks.len()), (Ok(()), 4));
+        assert_eq!((done, reply.blocks.len()), (Ok(()), 3));
     }
 
     #[tokio::test(start_paused = true)]
@@ -180,7 +186,7 @@ mod tests {
         let deltas = vec![(0, text("half")), (6, text(" \n")), (3, Delta::Usage(usage)), (6, text("late"))];
         let (done, reply) = play(0, deltas).await;
         assert_eq!(done, silent);
-        assert_eq!(reply, Reply { blocks: vec![Block::text("half \n")], stop: StopKind::StreamCut, usage });
+        assert_eq!(reply, Reply { blocks: vec![Block::text("half \n")], stop: StopKind::StreamCut, usage, cost: None });
         assert_eq!(play(11, vec![(0, text("late"))]).await.0, silent, "the wait for the start counts");
         assert_eq!(play(6, vec![(6, text("late"))]).await.0, silent, "and is not forgotten when the stream starts");
         let (done, reply) = play(0, vec![(0, text("cut"))]).await;

@@ -185,11 +185,11 @@ impl Scripted {
         let mut output = text::tokens(&reply.text);
         for (at, call) in reply.calls.iter().enumerate() {
             output += text::tokens(&call.args.to_string());
-            deltas.push(Ok(Delta::Call(ToolCall {
-                id: format!("call_{}_{at}", request.turn),
-                name: call.name.clone(),
-                args: call.args.clone(),
-            })));
+            deltas.push(Ok(Delta::Call(ToolCall::new(
+                format!("call_{}_{at}", request.turn),
+                call.name.clone(),
+                call.args.clone(),
+            ))));
         }
         let stop = match reply.fault {
             Some(Fault::Length) => StopKind::Length,
@@ -296,6 +296,7 @@ mod tests {
             tools: vec![tool].into(),
             messages: vec![Arc::new(Message { speaker: Speaker::User, blocks: vec![Block::text("find it")] })],
             max_output: 1000,
+            format: None,
         }
     }
 

@@ -81,6 +81,7 @@ impl Talk {
             tools: self.tools.clone().into(),
             messages: self.messages.clone(),
             max_output: 8_000,
+            format: None,
         }
     }
 

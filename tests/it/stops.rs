@@ -133,7 +133,7 @@ fn streaming(deltas: Vec<Delta>, then: Then) -> Play {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_between_a_reply_and_its_calls_starts_none_of_them() {
-    let call = |id: &str| Delta::Call(ToolCall { id: id.into(), name: "list_files".into(), args: json!({}) });
+    let call = |id: &str| Delta::Call(ToolCall::new(id, "list_files", json!({})));
     let played = streaming(vec![call("1"), call("2"), Delta::Stop(StopKind::Tool)], Then::StopsTheRun).run().await;
     assert_eq!(played.outcome("a"), Outcome::Cancelled);
     assert_eq!(played.index(|kind| matches!(kind, EventKind::ToolStarted { .. })), None);

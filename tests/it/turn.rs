@@ -11,13 +11,13 @@ use sortie::agent::history::{self, History, INTERRUPTED, Record};
 use sortie::agent::report::REPORT;
 use sortie::agent::report::{self, ReportRules};
 use sortie::agent::turn::{End, Ending, Machine, Step};
-use sortie::model::{Block, Reply, StopKind, ToolCall, ToolResult, Usage};
+use sortie::model::{Block, Opaque, Reply, StopKind, ToolCall, ToolResult, Usage};
 use sortie::plan::CauseKind;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 fn call(id: &str, name: &str, args: Value) -> Block {
-    Block::ToolCall(ToolCall { id: id.into(), name: name.into(), args })
+    Block::ToolCall(ToolCall::new(id, name, args))
 }
 
 fn read(id: &str) -> Block {
@@ -25,7 +25,7 @@ fn read(id: &str) -> Block {
 }
 
 fn reply(stop: StopKind, blocks: Vec<Block>) -> Reply {
-    Reply { blocks, stop, usage: Usage { input: 1, output: 1, ..Usage::default() } }
+    Reply { blocks, stop, usage: Usage { input: 1, output: 1, ..Usage::default() }, cost: None }
 }
 
 fn ok(id: &str) -> ToolResult {
@@ -234,7 +234,7 @@ fn blocks() -> impl Strategy<Value = Block> {
     let report = (ids, report_args()).prop_map(|(id, args)| call(id, REPORT, args));
     prop_oneof![
         3 => prop::sample::select(vec!["", " \n", "waiting for X", "é"]).prop_map(Block::text),
-        1 => Just(Block::Thinking { blob: json!({ "signature": "s" }) }),
+        1 => Just(Block::Thinking(Opaque { model: "m".into(), value: json!({ "signature": "s" }) })),
         1 => Just(Block::ToolResult(ok("call_0"))),
         6 => tool,
         1 => report,

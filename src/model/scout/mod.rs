@@ -93,11 +93,7 @@ fn deltas(request: &Request, next: Next) -> Vec<Delta> {
     let turn = request.messages.len();
     for (at, call) in calls.into_iter().enumerate() {
         output += text::tokens(&call.args.to_string());
-        deltas.push(Delta::Call(ToolCall {
-            id: format!("scout-{turn}-{at}"),
-            name: call.name.to_string(),
-            args: call.args,
-        }));
+        deltas.push(Delta::Call(ToolCall::new(format!("scout-{turn}-{at}"), call.name, call.args)));
     }
     // It costs nothing; these are the tokens that the same words would be to a language model.
     deltas.push(Delta::Usage(Usage { input: text::tokens(&request.text()), output, ..Usage::default() }));

@@ -301,7 +301,7 @@ async fn path_06_a_root_that_is_reached_through_a_link_works() {
     let context = context(Places::new(link.canonicalize().unwrap()));
     for path in [link.join("a.txt"), bench.root().join("a.txt"), "a.txt".into()] {
         let args = json!({ "file_path": path });
-        let end = tools().call(&ToolCall { id: "1".into(), name: "read_file".into(), args }, &context).await;
+        let end = tools().call(&ToolCall::new("1", "read_file", args), &context).await;
         assert_eq!(end, ToolCallEnd::Done("     1\tKEY\n".to_string()));
     }
 }

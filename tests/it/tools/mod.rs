@@ -57,7 +57,7 @@ impl Bench {
     }
 
     async fn call(&self, name: &str, args: Value) -> ToolCallEnd {
-        self.tools.call(&ToolCall { id: "1".into(), name: name.into(), args }, &self.context).await
+        self.tools.call(&ToolCall::new("1", name, args), &self.context).await
     }
 
     /// The result of a call that works.

@@ -7,7 +7,7 @@ use sortie::agent::turn::{MAX_IDLE, MAX_REPEATS};
 #[test]
 fn only_a_report_ends_a_subagent() {
     // Words do not, however final, nor does a stop reason that says so; each is asked for a report once.
-    let thinking = || Block::Thinking { blob: json!({}) };
+    let thinking = || Block::Thinking(Opaque { model: "m".into(), value: json!({}) });
     let cases: Vec<(&str, StopKind, Vec<Block>, &str)> = vec![
         ("words", StopKind::End, vec![Block::text("waiting for X")], "without calling `report`"),
         ("a tool stop without a call", StopKind::Tool, vec![], "held none"),
@@ -40,7 +40,7 @@ fn only_a_report_ends_a_subagent() {
 
 #[test]
 fn a_coordinator_answers_in_the_words_of_its_last_reply() {
-    let thinking = Block::Thinking { blob: json!({}) };
+    let thinking = Block::Thinking(Opaque { model: "m".into(), value: json!({}) });
     let mut watched = Watched::new(Ending::Text, 10);
     watched.turn(StopKind::Tool, vec![Block::text("let me look"), read("a")]);
     watched.run_tools(ok);

@@ -1,0 +1,144 @@
+//! A reply as it streams, and what it costs.
+
+use super::{Opaque, ToolCall};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A piece of a reply as it streams.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Delta {
+    /// The call waits at the gate, not for the provider. Ends with [`Delta::Sent`] or another of these.
+    Waiting(Wait),
+    /// The request goes out (again): from now on the provider is waited for.
+    Sent,
+    /// Another model answers from here on. What was said so far is void.
+    Switched(Switch),
+    /// More words.
+    Text(String),
+    /// A piece of a block that is not complete: reasoning or arguments. Shows that the model is at work; not kept.
+    Partial(String),
+    /// A complete block of reasoning, to be sent back.
+    Thinking(Opaque),
+    /// A complete tool call.
+    Call(ToolCall),
+    /// Tokens of the call so far; the last one counts.
+    Usage(Usage),
+    /// What the call has cost so far; the last one counts. Never sent where no price is known.
+    Cost(Cost),
+    /// The reply is complete. Nothing follows.
+    Stop(StopKind),
+}
+
+/// A wait before a request goes out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// What for.
+    pub cause: WaitCause,
+    /// How long, in milliseconds, where that is known.
+    pub time_ms: Option<u64>,
+    /// The provider, and what it said where that is the cause.
+    pub detail: String,
+}
+
+/// What a request waits for before it goes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitCause {
+    /// A free stream.
+    Streams,
+    /// The configured requests or tokens per minute.
+    Rate,
+    /// The provider asked all of us to wait.
+    Cooldown,
+    /// The next try after a failure of this call.
+    Retry,
+    /// A sibling that writes the shared prefix to the provider's cache.
+    Prefix,
+}
+
+/// A change of the model within a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Switch {
+    /// `provider/model` that answers now.
+    pub to: String,
+    /// Why the other one does not.
+    pub why: String,
+}
+
+/// Money, in billionths of a US dollar.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Cost(pub u64);
+
+impl std::ops::AddAssign for Cost {
+    fn add_assign(&mut self, other: Cost) {
+        self.0 += other.0;
+    }
+}
+
+impl fmt::Display for Cost {
+    /// `$1.24`, `$0.0031`: cents from a dollar on, else two figures that count.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dollars = self.0 as f64 / 1e9;
+        match self.0 {
+            0 => f.write_str("$0"),
+            1_000_000_000.. => write!(f, "${dollars:.2}"),
+            10_000_000.. => write!(f, "${dollars:.3}"),
+            _ => write!(f, "${dollars:.4}"),
+        }
+    }
+}
+
+/// Why a reply ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopKind {
+    /// The model was done.
+    End,
+    /// It waits for tool results.
+    Tool,
+    /// Its output limit cut it.
+    Length,
+    /// It declined.
+    Refusal,
+    /// The server paused a long turn; send the same again to go on.
+    Paused,
+    /// The context window is full.
+    ContextFull,
+    /// A content filter cut it.
+    Filtered,
+    /// The stream ended without its terminal event.
+    StreamCut,
+}
+
+/// Tokens of model calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Input tokens that were not read from a cache.
+    pub input: u64,
+    /// Input tokens read from a prompt cache.
+    pub cache_read: u64,
+    /// Input tokens written to a prompt cache.
+    pub cache_write: u64,
+    /// Output tokens, reasoning included.
+    pub output: u64,
+    /// Of the output, reasoning.
+    pub reasoning: u64,
+}
+
+impl Usage {
+    /// Input and output together.
+    pub fn total(&self) -> u64 {
+        self.input + self.cache_read + self.cache_write + self.output
+    }
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Usage) {
+        self.input += other.input;
+        self.cache_read += other.cache_read;
+        self.cache_write += other.cache_write;
+        self.output += other.output;
+        self.reasoning += other.reasoning;
+    }
+}
