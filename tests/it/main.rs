@@ -26,3 +26,6 @@ mod stops;
 mod store;
 mod tools;
 mod turn;
+mod wire_anthropic;
+mod wire_checks;
+mod wire_failures;
