@@ -16,6 +16,10 @@ pub struct Quirks {
     pub null_content: bool,
     /// The server does not know `stream_options`; usage then comes by itself or not at all.
     pub no_stream_options: bool,
+    /// The server does not know encrypted reasoning (Responses): asked for it, it answers 400.
+    pub no_encrypted_reasoning: bool,
+    /// Whether the model can be given tools (Chat Completions).
+    pub chat_tools: ChatTools,
 }
 
 /// How Chat Completions calls the limit of a reply.
@@ -63,4 +67,19 @@ pub enum ReasoningEcho {
     Always,
     /// Never: the server refuses it.
     Never,
+}
+
+/// Whether a model can be given tools over Chat Completions. OpenAI ties its newer models' tools to Responses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChatTools {
+    /// Yes.
+    #[default]
+    Yes,
+    /// If no effort is asked for (GPT-5.4, 5.5).
+    WithoutEffort,
+    /// If it is told not to reason at all (GPT-5.6 and those of GPT-6 that accept that).
+    WithoutReasoning,
+    /// No: tools need Responses.
+    No,
 }
