@@ -12,6 +12,7 @@ mod command;
 mod docs;
 mod kit;
 mod merges;
+mod net;
 mod plans;
 mod processes;
 mod purity;
