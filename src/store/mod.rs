@@ -121,7 +121,7 @@ pub fn file_name(name: &str) -> String {
 }
 
 /// FNV-1a with 64 bits: a hash for names that must be the same in every build and release.
-fn fnv(bytes: &[u8]) -> u64 {
+pub(crate) fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
