@@ -4,15 +4,18 @@
 //! without it is an error. Two models are built in and need no key and no network: [`Scout`] (rules, not a
 //! language model) and [`Scripted`] (replies from a file). What belongs to one provider stays in its file.
 
+pub mod cassette;
 pub mod catalog;
 mod delta;
 mod error;
 pub mod http;
+mod lines;
 mod message;
 mod models;
 mod reply;
 mod scout;
 mod scripted;
+pub mod trace;
 pub mod wire;
 
 pub use delta::{Cost, Delta, StopKind, Switch, Usage, Wait, WaitCause};
