@@ -20,6 +20,8 @@ pub struct Quirks {
     pub no_encrypted_reasoning: bool,
     /// Whether the model can be given tools (Chat Completions).
     pub chat_tools: ChatTools,
+    /// How an Anthropic model is told how hard to think.
+    pub thinking: ThinkingStyle,
 }
 
 /// How Chat Completions calls the limit of a reply.
@@ -82,4 +84,17 @@ pub enum ChatTools {
     WithoutReasoning,
     /// No: tools need Responses.
     No,
+}
+
+/// How an Anthropic model is told how hard to think.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThinkingStyle {
+    /// It cannot be told, or nobody knows how.
+    #[default]
+    None,
+    /// With a budget in tokens: `thinking: {type: enabled}`.
+    Budget,
+    /// It decides by itself, guided by `effort`: `thinking: {type: adaptive}`.
+    Adaptive,
 }
