@@ -1,4 +1,4 @@
-//! What is known about models: a data file, and what users say in their config.
+//! What is special about a model or its server, where the protocol leaves room or is not kept.
 
 use serde::Deserialize;
 
@@ -6,6 +6,8 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Quirks {
+    /// How an Anthropic model is told how hard to think.
+    pub thinking: ThinkingStyle,
     /// How the output limit is called (Chat Completions).
     pub output_limit: OutputLimit,
     /// How effort is asked for (Chat Completions).
@@ -22,6 +24,19 @@ pub struct Quirks {
     pub chat_tools: ChatTools,
     /// How an Anthropic model is told how hard to think.
     pub thinking: ThinkingStyle,
+}
+
+/// How an Anthropic model is told how hard to think.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThinkingStyle {
+    /// It cannot be told, or nobody knows how.
+    #[default]
+    None,
+    /// With a budget in tokens: `thinking: {type: enabled}`.
+    Budget,
+    /// It decides by itself, guided by `effort`: `thinking: {type: adaptive}`.
+    Adaptive,
 }
 
 /// How Chat Completions calls the limit of a reply.
