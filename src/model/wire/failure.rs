@@ -27,6 +27,17 @@ pub struct RetryHint {
     pub should: Option<bool>,
 }
 
+/// What the rate-limit headers of an answer say is left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateState {
+    /// Requests that may still be made.
+    pub remaining_requests: Option<u64>,
+    /// Tokens that may still be used.
+    pub remaining_tokens: Option<u64>,
+    /// Time until there is more of what is used up.
+    pub reset: Option<Duration>,
+}
+
 impl Failure {
     /// A failure that no server spoke of.
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {

@@ -13,7 +13,7 @@ mod openai_chat;
 mod openai_responses;
 pub mod sse;
 
-pub use failure::{Failure, RetryHint};
+pub use failure::{Failure, RateState, RetryHint};
 
 use super::catalog::Quirks;
 use super::{Delta, Request};
