@@ -24,5 +24,6 @@ mod scout;
 mod screens;
 mod stops;
 mod store;
+mod streaming;
 mod tools;
 mod turn;
