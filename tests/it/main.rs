@@ -25,5 +25,6 @@ mod scout;
 mod screens;
 mod stops;
 mod store;
+mod streaming;
 mod tools;
 mod turn;
