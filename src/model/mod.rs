@@ -9,9 +9,9 @@ pub mod catalog;
 mod delta;
 mod error;
 mod fallback;
-#[cfg_attr(not(test), expect(dead_code, reason = "used by the models that speak HTTP, which are still to come"))]
 mod gate;
 pub mod http;
+mod json_tools;
 mod lines;
 mod message;
 mod models;

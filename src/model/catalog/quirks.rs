@@ -22,8 +22,6 @@ pub struct Quirks {
     pub no_encrypted_reasoning: bool,
     /// Whether the model can be given tools (Chat Completions).
     pub chat_tools: ChatTools,
-    /// How an Anthropic model is told how hard to think.
-    pub thinking: ThinkingStyle,
 }
 
 /// How an Anthropic model is told how hard to think.
@@ -99,17 +97,4 @@ pub enum ChatTools {
     WithoutReasoning,
     /// No: tools need Responses.
     No,
-}
-
-/// How an Anthropic model is told how hard to think.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ThinkingStyle {
-    /// It cannot be told, or nobody knows how.
-    #[default]
-    None,
-    /// With a budget in tokens: `thinking: {type: enabled}`.
-    Budget,
-    /// It decides by itself, guided by `effort`: `thinking: {type: adaptive}`.
-    Adaptive,
 }
