@@ -45,6 +45,16 @@ impl Redactor {
         Redactor { spellings: spellings.into() }
     }
 
+    /// Whether a secret is in the text.
+    pub fn finds(&self, text: &str) -> bool {
+        self.spellings.iter().any(|spelling| text.contains(spelling.as_str()))
+    }
+
+    /// Whether there is anything to hide.
+    pub fn is_empty(&self) -> bool {
+        self.spellings.is_empty()
+    }
+
     /// The text without secrets.
     pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut out = Cow::Borrowed(text);

@@ -8,6 +8,7 @@
 )]
 
 mod bad_input;
+mod cassettes;
 mod command;
 mod docs;
 mod kit;
