@@ -9,6 +9,7 @@
 
 mod anthropic;
 mod failure;
+mod ids;
 mod openai_chat;
 mod openai_responses;
 pub mod sse;
