@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 const PURE: [&str; 7] = [
     "src/plan",
     "src/agent/turn.rs",
+    "src/agent/turn",
     "src/agent/history.rs",
     "src/agent/progress.rs",
     "src/model/wire",

@@ -31,7 +31,6 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-#[expect(unused_imports, reason = "named by the models that speak HTTP, which are still to come")]
 pub(crate) use hold::{Hold, Lead, Turn};
 #[cfg_attr(not(test), expect(unused_imports, reason = "as above"))]
 pub(crate) use retry::{GiveUp, Verdict, Why};
