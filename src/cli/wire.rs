@@ -105,6 +105,11 @@ impl WireArgs {
 }
 
 impl Recorded {
+    /// What the servers of the run are to write their requests to.
+    pub(crate) fn trace(&self) -> Option<&Arc<HttpTrace>> {
+        self.trace.as_ref()
+    }
+
     /// Waits until all is on disk, and says what is missing.
     pub(crate) fn finish(self, out: &mut Out) {
         let trace = self.trace.and_then(|trace| trace.finish());

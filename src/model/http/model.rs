@@ -292,7 +292,7 @@ impl Inner {
     }
 
     fn write_down(&self, request: &Request, tries: u32, body: &Body) -> Option<Exchange> {
-        let trace = self.server.trace.as_ref()?;
+        let trace = self.server.trace.get()?;
         let about = About {
             conversation: request.conversation.clone(),
             attempt: request.attempt,
