@@ -10,9 +10,11 @@ mod out;
 mod plan;
 mod run;
 mod runs;
+mod secrets;
 mod show;
 mod signals;
 mod state;
+mod wire;
 
 use clap::{Parser, Subcommand};
 use out::Out;
@@ -82,6 +84,11 @@ fn cannot_read(path: &std::path::Path, error: &std::io::Error) -> Error {
         }
         _ => cause,
     }
+}
+
+/// Any error of the system at this path, where the user wanted a file.
+fn cannot_write(path: &std::path::Path, error: &std::io::Error) -> Error {
+    Error::usage(format!("cannot write `{}`: {}", path.display(), out::reason(error)))
 }
 
 /// The tools that come with sortie.

@@ -1,7 +1,7 @@
 //! `sortie run`: a task, a plan, or both, to the end.
 
 use super::out::{self, Out};
-use super::{WorkspaceArgs, models, signals, state};
+use super::{WorkspaceArgs, models, secrets, signals, state, wire};
 use clap::{Args, ValueEnum};
 use indexmap::IndexMap;
 use sortie::agent::Role;
@@ -12,6 +12,7 @@ use sortie::error::{Error, exit};
 use sortie::permission::{Approver, Nobody};
 use sortie::plan::{self, Plan};
 use sortie::process;
+use sortie::redact::Redactor;
 use sortie::store::{FileStore, RunHeader, make_run_dir};
 use sortie::ui::{Answer, Json, JsonLines, Plain, Progress, Reporter, Style};
 use sortie::workspace::{Shared, Workspace};
@@ -77,6 +78,8 @@ pub(crate) struct RunArgs {
     /// What standard output gets
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
+    #[command(flatten)]
+    wire: wire::WireArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -161,7 +164,14 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
         return dry_run(&args, plan.as_ref(), &inputs, workspace.as_ref(), out);
     }
     let names = plan.iter().flat_map(|plan| &plan.nodes).filter_map(|node| node.model.as_deref());
-    let models = models::open(args.model.as_deref(), names, args.require_model, out)?;
+    args.wire.check()?;
+    // Variables that settings name as holding a key.
+    let configured = Vec::new();
+    let hidden = secrets::known(&configured);
+    let models = match args.wire.models(args.model.as_deref(), &hidden)? {
+        Some(recorded) => recorded,
+        None => models::open(args.model.as_deref(), names, args.require_model, out)?,
+    };
     let mut config = RunConfig::new();
     config.task = read_task(args.task.as_deref())?;
     config.plan = plan;
@@ -173,9 +183,9 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
     config.grace = args.grace;
     config.deadline = args.deadline;
     config.approve_plan = args.approve_plan;
-    config.environment =
-        std::env::vars_os().filter(|(name, _)| !name.to_str().is_some_and(process::is_secret)).collect();
-    let store = open_store(&args, &config, workspace.root(), models.default_model().name(), out)?;
+    config.environment = secrets::environment(&configured, &hidden);
+    let store = open_store(&args, &config, workspace.root(), models.default_model().name(), &hidden, out)?;
+    let (models, recorded) = args.wire.start(store.dir(), models, &hidden)?;
     let (questions, room) = std::sync::mpsc::channel();
     let harness = Harness {
         models,
@@ -186,7 +196,9 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
         approver: approver(room),
         reporters: reporters(args.output, questions, out),
     };
-    let end = execute(config, harness)?;
+    let end = execute(config, harness);
+    recorded.finish(out);
+    let end = end?;
     conclude(&end, &args.workspace.directory, out)
 }
 
@@ -283,6 +295,7 @@ fn open_store(
     config: &RunConfig,
     root: &std::path::Path,
     model: &str,
+    hidden: &Redactor,
     out: &mut Out,
 ) -> Result<Arc<FileStore>, Error> {
     let id = config.id.to_string();
@@ -310,8 +323,9 @@ fn open_store(
         "deadline": config.deadline.map(|limit| humantime::format_duration(limit).to_string()),
         "plan_file": args.plan.as_ref().map(|file| file.display().to_string()),
         "inputs": config.inputs,
+        "cassette": args.wire.cassette(),
     });
-    FileStore::create(&place.dir, &header).map(Arc::new).map_err(cannot)
+    FileStore::create_hiding(&place.dir, &header, hidden.clone()).map(Arc::new).map_err(cannot)
 }
 
 /// Asks on a terminal; says no where nobody is there to ask.

@@ -8,10 +8,12 @@
 )]
 
 mod bad_input;
+mod cassettes;
 mod command;
 mod docs;
 mod kit;
 mod merges;
+mod net;
 mod plans;
 mod processes;
 mod purity;
@@ -24,6 +26,10 @@ mod scout;
 mod screens;
 mod stops;
 mod store;
+mod streaming;
 mod tools;
 mod turn;
+mod wire_anthropic;
+mod wire_checks;
+mod wire_failures;
 mod wire_openai;
