@@ -32,3 +32,4 @@ mod turn;
 mod wire_anthropic;
 mod wire_checks;
 mod wire_failures;
+mod wire_openai;
