@@ -18,7 +18,7 @@ pub mod wire;
 pub use delta::{Bill, Cost, Delta, StopKind, Switch, Usage, Wait, WaitCause};
 pub use error::{ModelError, ModelErrorKind};
 pub use message::{Block, Message, Opaque, Speaker, ToolCall, ToolResult, ToolSpec};
-pub use models::Models;
+pub use models::{Models, SMALL};
 pub(crate) use reply::Incoming;
 pub use reply::{Reply, collect};
 pub use scout::Scout;

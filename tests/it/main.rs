@@ -8,7 +8,9 @@
 )]
 
 mod bad_input;
+mod chores;
 mod command;
+mod costs;
 mod docs;
 mod kit;
 mod merges;
