@@ -4,21 +4,28 @@
 //! without it is an error. Two models are built in and need no key and no network: [`Scout`] (rules, not a
 //! language model) and [`Scripted`] (replies from a file). What belongs to one provider stays in its file.
 
+pub mod cassette;
 pub mod catalog;
 mod delta;
 mod error;
+mod fallback;
+mod gate;
 pub mod http;
+mod json_tools;
+mod lines;
 mod message;
 mod models;
 mod reply;
 mod scout;
 mod scripted;
+pub mod trace;
 pub mod wire;
 
 pub use delta::{Bill, Cost, Delta, StopKind, Switch, Usage, Wait, WaitCause};
 pub use error::{ModelError, ModelErrorKind};
+pub use fallback::Fallback;
 pub use message::{Block, Message, Opaque, Speaker, ToolCall, ToolResult, ToolSpec};
-pub use models::{Models, SMALL};
+pub use models::Models;
 pub(crate) use reply::Incoming;
 pub use reply::{Reply, collect};
 pub use scout::Scout;

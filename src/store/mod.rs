@@ -9,6 +9,7 @@
 
 mod disk;
 mod git;
+mod hiding;
 mod line;
 mod memory;
 mod place;
@@ -23,6 +24,7 @@ pub use line::push_line;
 pub use memory::MemoryStore;
 pub use place::{RunPlace, make_run_dir, run_roots};
 pub use read::{Log, LogWarning, MAX_LINE, read_log, read_transcript, scan_log};
+pub(crate) use read::{in_short, scan_lines};
 pub use run_dir::{FileStore, RUN_VERSION, RunHeader, transcript_path};
 pub use runs::{FoundRun, NodeRecord, RunRecord, TranscriptLine, find_runs, newest_first};
 pub use summary::{Counts, Group, MergeSummary, NodeSummary, Summary};
@@ -90,7 +92,7 @@ impl StoreError {
 }
 
 /// The system's words without the number.
-fn reason(error: &io::Error) -> String {
+pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {
         Some(at) => text[..at].to_lowercase(),
@@ -120,7 +122,7 @@ pub fn file_name(name: &str) -> String {
 }
 
 /// FNV-1a with 64 bits: a hash for names that must be the same in every build and release.
-fn fnv(bytes: &[u8]) -> u64 {
+pub(crate) fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 

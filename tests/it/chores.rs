@@ -18,7 +18,8 @@ fn script(name: &str, script: &str) -> Arc<dyn Model> {
 fn with_small(small: &str, task: &str) -> Play {
     let run = script("a/run", "[[reply]]\nnode = \"coordinator\"\ndelay = \"2s\"\ntext = \"so it is\"\n");
     let mut play = Play::new("").task(task);
-    play.harness.models = Models::new(run).with_small(script("a/small", small));
+    play.harness.models = Models::new(run);
+    play.harness.models.set_small(script("a/small", small));
     play
 }
 
@@ -71,7 +72,8 @@ async fn a_title_does_not_make_a_model_of_a_run_without_one() {
     let mut play = with_small("[[reply]]\nnode = \"title\"\ntext = \"A title\"\n", TASK);
     let run = script("a/run", "[[reply]]\nnode = \"coordinator\"\ndelay = \"2s\"\nfault = \"401\"\n");
     let small = Arc::clone(play.harness.models.small().unwrap());
-    play.harness.models = Models::new(run).with_small(small);
+    play.harness.models = Models::new(run);
+    play.harness.models.set_small(small);
     assert_eq!(play.run().await.end.status, RunStatus::NoModel);
 }
 
@@ -112,8 +114,11 @@ async fn nodes_and_roles_may_ask_for_the_small_model_and_the_user_overrides_both
         };
         let mut play = Play::new("").plan(plan);
         play.config.jobs = 1;
-        let models = Models::new(keeps("a/run")).with_small(keeps("a/small"));
-        play.harness.models = if overriding { models.overriding() } else { models };
+        play.harness.models = Models::new(keeps("a/run"));
+        play.harness.models.set_small(keeps("a/small"));
+        if overriding {
+            play.harness.models.use_default_only();
+        }
         play.harness.roles.iter_mut().find(|role| role.name == "minimal").unwrap().model = Some("small".into());
         let played = play.run().await;
         assert_eq!(played.end.status, RunStatus::Succeeded, "{:?}", played.end.problem);

@@ -8,12 +8,14 @@
 )]
 
 mod bad_input;
+mod cassettes;
 mod chores;
 mod command;
 mod costs;
 mod docs;
 mod kit;
 mod merges;
+mod net;
 mod plans;
 mod processes;
 mod purity;
@@ -29,3 +31,7 @@ mod store;
 mod streaming;
 mod tools;
 mod turn;
+mod wire_anthropic;
+mod wire_checks;
+mod wire_failures;
+mod wire_openai;
