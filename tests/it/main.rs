@@ -9,7 +9,9 @@
 
 mod bad_input;
 mod cassettes;
+mod chores;
 mod command;
+mod costs;
 mod docs;
 mod kit;
 mod merges;
