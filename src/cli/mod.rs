@@ -14,6 +14,7 @@ mod secrets;
 mod show;
 mod signals;
 mod state;
+mod trace;
 mod wire;
 
 use clap::{Parser, Subcommand};
@@ -39,6 +40,9 @@ enum Command {
     Plan(plan::PlanCommand),
     Runs(runs::RunsArgs),
     Show(show::ShowArgs),
+    /// Show what models were sent and answered, send a request again, compare two runs
+    #[command(subcommand)]
+    Trace(trace::TraceCommand),
 }
 
 // Where the workspace is; shared by the subcommands that need one. Not a doc comment: clap would show it as their help.
@@ -65,6 +69,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Plan(command) => plan::main(command, &mut out),
         Command::Runs(args) => runs::main(args, &mut out),
         Command::Show(args) => show::main(args, &mut out),
+        Command::Trace(command) => trace::main(command, &mut out),
     });
     match result {
         Ok(code) => ExitCode::from(code),

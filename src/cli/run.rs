@@ -88,6 +88,8 @@ Examples:
   sortie run --plan plans/investigate.toml -i question=\"who calls the parser?\" -C ../project
   sortie run --plan plans/review.toml --dry-run
   sortie run \"how are errors reported?\" --output json | jq -r .answer
+  sortie run --plan plans/review.toml --record review.jsonl
+  sortie run --plan plans/review.toml --cassette review.jsonl
 
 Exit codes: 0 all succeeded · 1 something did not · 2 usage or plan error · 3 deadline · 4 no model call succeeded ·
 130 interrupted · 143 terminated";
@@ -168,6 +170,7 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
     // Variables that settings name as holding a key.
     let configured = Vec::new();
     let hidden = secrets::known(&configured);
+    let trace = args.wire.trace(&hidden);
     let models = match args.wire.models(args.model.as_deref(), &hidden)? {
         Some(recorded) => recorded,
         None => models::open(args.model.as_deref(), names, args.require_model, out)?,
@@ -185,7 +188,7 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
     config.approve_plan = args.approve_plan;
     config.environment = secrets::environment(&configured, &hidden);
     let store = open_store(&args, &config, workspace.root(), models.default_model().name(), &hidden, out)?;
-    let (models, recorded) = args.wire.start(store.dir(), models, &hidden)?;
+    let (models, recorded) = args.wire.start(store.dir(), trace, models, &hidden)?;
     let (questions, room) = std::sync::mpsc::channel();
     let harness = Harness {
         models,

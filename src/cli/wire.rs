@@ -28,7 +28,6 @@ pub(crate) struct WireArgs {
 }
 
 /// What is recorded while a run goes on.
-#[derive(Default)]
 pub(crate) struct Recorded {
     trace: Option<Arc<HttpTrace>>,
     recording: Option<Arc<Recording>>,
@@ -81,16 +80,27 @@ impl WireArgs {
         }
     }
 
+    /// The trace that models of servers write to, when one is wanted; its file comes with [`WireArgs::start`].
+    pub(crate) fn trace(&self, hidden: &Redactor) -> Option<Arc<HttpTrace>> {
+        self.trace_http.then(|| HttpTrace::new(hidden.clone()))
+    }
+
     /// Starts to record. Only once the run directory is there: a run that does not begin leaves no file behind.
     ///
     /// # Errors
     /// When a file cannot be made.
-    pub(crate) fn start(&self, run_dir: &Path, models: Models, hidden: &Redactor) -> Result<(Models, Recorded), Error> {
-        let mut recorded = Recorded::default();
-        if self.trace_http {
+    pub(crate) fn start(
+        &self,
+        run_dir: &Path,
+        trace: Option<Arc<HttpTrace>>,
+        models: Models,
+        hidden: &Redactor,
+    ) -> Result<(Models, Recorded), Error> {
+        if let Some(trace) = &trace {
             let file = run_dir.join(TRACE_FILE);
-            recorded.trace = Some(HttpTrace::to_file(&file, hidden.clone()).map_err(|error| cannot(&file, &error))?);
+            trace.open(&file).map_err(|error| cannot(&file, &error))?;
         }
+        let mut recorded = Recorded { trace, recording: None };
         let Some(file) = &self.record else { return Ok((models, recorded)) };
         let recording = Recording::create(file, hidden.clone()).map_err(|error| cannot(file, &error))?;
         let models = models.wrap(|model| Arc::new(recording.record(model)));

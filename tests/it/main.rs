@@ -28,4 +28,5 @@ mod stops;
 mod store;
 mod streaming;
 mod tools;
+mod trace;
 mod turn;
