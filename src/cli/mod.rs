@@ -5,16 +5,20 @@
 
 mod ask;
 mod diagnostics;
+mod doctor;
 mod models;
+mod open;
 mod out;
 mod plan;
 mod run;
 mod runs;
 mod secrets;
+mod settings;
 mod show;
 mod signals;
 mod state;
 mod trace;
+mod trust;
 mod wire;
 
 use clap::{Parser, Subcommand};
@@ -43,6 +47,8 @@ enum Command {
     /// Show what models were sent and answered, send a request again, compare two runs
     #[command(subcommand)]
     Trace(trace::TraceCommand),
+    Models(models::ModelsArgs),
+    Doctor(doctor::DoctorArgs),
 }
 
 // Where the workspace is; shared by the subcommands that need one. Not a doc comment: clap would show it as their help.
@@ -70,6 +76,8 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Runs(args) => runs::main(args, &mut out),
         Command::Show(args) => show::main(args, &mut out),
         Command::Trace(command) => trace::main(command, &mut out),
+        Command::Models(args) => models::main(&args, &mut out),
+        Command::Doctor(args) => doctor::main(&args, &mut out),
     });
     match result {
         Ok(code) => ExitCode::from(code),

@@ -28,6 +28,7 @@ pub(crate) struct WireArgs {
 }
 
 /// What is recorded while a run goes on.
+#[derive(Default)]
 pub(crate) struct Recorded {
     trace: Option<Arc<HttpTrace>>,
     recording: Option<Arc<Recording>>,
@@ -80,27 +81,16 @@ impl WireArgs {
         }
     }
 
-    /// The trace that models of servers write to, when one is wanted; its file comes with [`WireArgs::start`].
-    pub(crate) fn trace(&self, hidden: &Redactor) -> Option<Arc<HttpTrace>> {
-        self.trace_http.then(|| HttpTrace::new(hidden.clone()))
-    }
-
     /// Starts to record. Only once the run directory is there: a run that does not begin leaves no file behind.
     ///
     /// # Errors
     /// When a file cannot be made.
-    pub(crate) fn start(
-        &self,
-        run_dir: &Path,
-        trace: Option<Arc<HttpTrace>>,
-        models: Models,
-        hidden: &Redactor,
-    ) -> Result<(Models, Recorded), Error> {
-        if let Some(trace) = &trace {
+    pub(crate) fn start(&self, run_dir: &Path, models: Models, hidden: &Redactor) -> Result<(Models, Recorded), Error> {
+        let mut recorded = Recorded::default();
+        if self.trace_http {
             let file = run_dir.join(TRACE_FILE);
-            trace.open(&file).map_err(|error| cannot(&file, &error))?;
+            recorded.trace = Some(HttpTrace::to_file(&file, hidden.clone()).map_err(|error| cannot(&file, &error))?);
         }
-        let mut recorded = Recorded { trace, recording: None };
         let Some(file) = &self.record else { return Ok((models, recorded)) };
         let recording = Recording::create(file, hidden.clone()).map_err(|error| cannot(file, &error))?;
         let models = models.wrap(|model| Arc::new(recording.record(model)));
@@ -115,6 +105,11 @@ impl WireArgs {
 }
 
 impl Recorded {
+    /// What the servers of the run are to write their requests to.
+    pub(crate) fn trace(&self) -> Option<&Arc<HttpTrace>> {
+        self.trace.as_ref()
+    }
+
     /// Waits until all is on disk, and says what is missing.
     pub(crate) fn finish(self, out: &mut Out) {
         let trace = self.trace.and_then(|trace| trace.finish());

@@ -185,6 +185,13 @@ impl<'a> Providers<'a> {
         names.into_iter().map(|name| self.known(name)).collect()
     }
 
+    /// Every variable that may hold a key or the value of a header: what no child may see.
+    pub fn secret_variables(&self) -> Vec<String> {
+        let keys = self.list().into_iter().flat_map(|known| known.variables);
+        let headers = self.settings.providers.values().flat_map(|provider| provider.headers.values().cloned());
+        keys.chain(headers).collect()
+    }
+
     fn known(&self, name: &str) -> Known {
         let built_in = built_in(name);
         let settings = self.layered(name);

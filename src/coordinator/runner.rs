@@ -173,8 +173,11 @@ impl PlanRunner {
             }
             let role = self.kit.role(&node.role);
             let default = self.kit.models.default_model();
-            let model = node.model.as_deref().or_else(|| role?.model.as_deref()).unwrap_or(default.name());
-            let window = self.kit.models.get(model).unwrap_or(default).context_window();
+            let named = node.model.as_deref().or_else(|| role?.model.as_deref()).unwrap_or(default.name());
+            let found = self.kit.models.get(named);
+            // By its own name: an alias means another model in another run.
+            let model = found.map_or(named, |model| model.name());
+            let window = found.unwrap_or(default).context_window();
             let allowed = role.map(|role| role.tools.clone()).unwrap_or_default();
             let tools = match &node.tools {
                 Some(narrower) => allowed.into_iter().filter(|tool| narrower.contains(tool)).collect(),

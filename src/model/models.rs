@@ -8,13 +8,19 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Models {
     default: Arc<dyn Model>,
+    /// By the name that they give themselves.
     others: BTreeMap<String, Arc<dyn Model>>,
+    /// What else they are called: the name that a node uses, and their own.
+    aliases: BTreeMap<String, String>,
+    /// The run's model answers whoever is named.
+    only_default: bool,
+    small: Option<Arc<dyn Model>>,
 }
 
 impl Models {
     /// The run's model alone.
     pub fn new(default: Arc<dyn Model>) -> Self {
-        Models { default, others: BTreeMap::new() }
+        Models { default, others: BTreeMap::new(), aliases: BTreeMap::new(), only_default: false, small: None }
     }
 
     /// Adds one under the name it gives itself.
@@ -22,26 +28,50 @@ impl Models {
         self.others.insert(model.name().to_string(), model);
     }
 
+    /// Lets nodes and roles call the model `name` something else too.
+    pub fn add_alias(&mut self, alias: &str, name: &str) {
+        self.aliases.insert(alias.to_string(), name.to_string());
+    }
+
+    /// Lets the run's model answer whichever model a node or role names: the user has said so.
+    pub fn use_default_only(&mut self) {
+        self.only_default = true;
+    }
+
+    /// Sets the model for chores.
+    pub fn set_small(&mut self, model: Arc<dyn Model>) {
+        self.small = Some(model);
+    }
+
     /// The run's model.
     pub fn default_model(&self) -> &Arc<dyn Model> {
         &self.default
     }
 
-    /// The model of this name.
+    /// The model for chores such as summaries and titles: the run's own where no other is set.
+    pub fn small_model(&self) -> &Arc<dyn Model> {
+        self.small.as_ref().unwrap_or(&self.default)
+    }
+
+    /// The model that a node or role means by this name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Model>> {
-        if name == self.default.name() { Some(&self.default) } else { self.others.get(name) }
+        let name = self.aliases.get(name).map_or(name, String::as_str);
+        if self.only_default || name == self.default.name() { Some(&self.default) } else { self.others.get(name) }
     }
 
     /// The same models, each with something around it that keeps its name. The run's own is handed in first.
     #[must_use]
-    pub fn wrap(self, mut around: impl FnMut(Arc<dyn Model>) -> Arc<dyn Model>) -> Self {
-        let default = around(self.default);
-        let others = self.others.into_iter().map(|(name, model)| (name, around(model))).collect();
-        Models { default, others }
+    pub fn wrap(mut self, mut around: impl FnMut(Arc<dyn Model>) -> Arc<dyn Model>) -> Self {
+        self.default = around(self.default);
+        self.others = self.others.into_iter().map(|(name, model)| (name, around(model))).collect();
+        self.small = self.small.map(around);
+        self
     }
 
-    /// All of them, the run's first.
+    /// All of them once, the run's first.
     pub fn all(&self) -> impl Iterator<Item = &Arc<dyn Model>> {
-        std::iter::once(&self.default).chain(self.others.values())
+        let known = |name: &str| name == self.default.name() || self.others.contains_key(name);
+        let small = self.small.iter().filter(move |model| !known(model.name()));
+        std::iter::once(&self.default).chain(self.others.values()).chain(small)
     }
 }

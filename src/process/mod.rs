@@ -119,10 +119,9 @@ const SECRET_ENDINGS: [&str; 8] = [
 /// Whether a variable of this name holds a key of a model provider: no command of a node sees it.
 pub fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    SECRET_ENDINGS.iter().any(|ending| {
-        // `MONKEY` holds no key.
-        name.strip_suffix(ending).is_some_and(|before| before.is_empty() || before.ends_with('_'))
-    })
+    let is_its_last_word =
+        |ending: &&str| name.strip_suffix(*ending).is_some_and(|before| before.is_empty() || before.ends_with('_'));
+    SECRET_ENDINGS.iter().any(is_its_last_word)
 }
 
 /// An environment without keys: no variable that [`is_secret`], none of `configured`, and none whose value holds a

@@ -30,3 +30,7 @@ mod streaming;
 mod tools;
 mod trace;
 mod turn;
+mod wire_anthropic;
+mod wire_checks;
+mod wire_failures;
+mod wire_openai;

@@ -89,7 +89,11 @@ fn check(name: &str) -> Result<(), String> {
     if result.is_none() && !said.stdout.is_empty() {
         return Err(format!("-- standard output is not one JSON object\n{}", said.stdout));
     }
-    let came = serde_json::to_string_pretty(&normal(&said, result.as_ref())).unwrap();
+    let mut came = normal(&said, result.as_ref());
+    if let (Some(_), Some(result)) = (&server, &result) {
+        came["usage"] = result["usage"].clone();
+    }
+    let came = serde_json::to_string_pretty(&came).unwrap();
     let result_differs = compare(&scenario.join("expected.json"), &sandbox.without_path(&came), true);
     let run = result.as_ref().and_then(|result| result["run"].as_str());
     let stderr = normal_stderr(&sandbox.without_path(&said.stderr), run);
@@ -118,7 +122,9 @@ fn play(scenario: &Path, sandbox: &Sandbox, server: Option<&Server>) -> Said {
     let mut command = sandbox.sortie();
     command.arg("run");
     if let Some(server) = server {
-        command.env("SORTIE_CONFIG", sandbox.file("settings.toml", server.settings())).env("TEST_KEY", KEY);
+        command
+            .env("SORTIE_CONFIG", sandbox.file("settings.toml", server.settings()))
+            .env("TEST_KEY", server.key.replace("{key}", KEY));
     }
     let defaults = [
         ("-C", workspace.as_str(), true),

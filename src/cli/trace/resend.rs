@@ -2,13 +2,15 @@
 
 use super::super::out::{self, Out};
 use super::super::runs::short;
+use super::super::secrets;
+use super::super::settings::{self, Manner, SettingsArgs};
 use super::render::{self, Cut};
 use super::talk;
 use serde_json::{Value, json};
-use sortie::config::{Providers, Settings};
+use sortie::config::Providers;
 use sortie::error::{Error, exit};
 use sortie::model::StopKind;
-use sortie::model::http::{NetSettings, Provider, Proxies, Server, http_client};
+use sortie::model::http::{NetSettings, Provider, Server, http_client};
 use sortie::model::trace::{RequestLine, ResponseLine, reply_of};
 use sortie::redact::HIDDEN;
 use sortie::text::one_line;
@@ -51,7 +53,7 @@ pub(crate) struct ResendArgs {
     #[arg(long)]
     print: bool,
     /// How long the server may send nothing
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = settings::duration)]
     idle_timeout: Duration,
     /// Cut nothing of the reply
     #[arg(long)]
@@ -91,11 +93,11 @@ pub(super) fn main(args: &ResendArgs, out: &mut Out) -> Result<u8, Error> {
         out.data(&format!("{body:#}\n"))?;
         return Ok(exit::OK);
     }
-    let provider = open_provider(provider)?;
+    let (provider, net) = open_provider(args, provider, out)?;
     may_send(args, &recorded, &provider)?;
     let name = model.map_or_else(|| recorded.model.clone(), |model| format!("{}/{model}", provider.name));
     let protocol = provider.protocol;
-    let answer = send(provider, &body, args.idle_timeout)?;
+    let answer = send(provider, &net, &body, args.idle_timeout)?;
     let (reply, problem) = reply_of(protocol, &name, &answer);
     let cut = if args.full { Cut::Nothing } else { Cut::Long };
     let mut text = String::new();
@@ -209,17 +211,18 @@ fn may_send(args: &ResendArgs, recorded: &RequestLine, provider: &Provider) -> R
     })
 }
 
-fn open_provider(name: &str) -> Result<Provider, Error> {
-    let settings = Settings::default();
-    let env = |name: &str| std::env::var_os(name);
-    Providers::new(&settings, &env)
-        .provider(name, 1)
-        .map_err(|problem| Error::usage(problem.message).hint(problem.hint))
+/// The provider by settings and environment, as a run would have it, and how servers are reached.
+fn open_provider(args: &ResendArgs, name: &str, out: &mut Out) -> Result<(Provider, NetSettings), Error> {
+    let loaded = settings::load(&args.workspace.directory, false, Manner::Look, out)?;
+    let providers = Providers::new(&loaded.settings, &settings::variable);
+    secrets::known(&providers.secret_variables());
+    let provider = providers.provider(name, 1).map_err(|problem| Error::usage(problem.message).hint(problem.hint))?;
+    Ok((provider, loaded.net(&SettingsArgs::default())))
 }
 
-fn send(provider: Provider, body: &Value, idle: Duration) -> Result<ResponseLine, Error> {
+fn send(provider: Provider, net: &NetSettings, body: &Value, idle: Duration) -> Result<ResponseLine, Error> {
     let unusable = |problem: String| Error::usage(problem);
-    let client = http_client(&net(), provider.ca_file.as_deref()).map_err(unusable)?;
+    let client = http_client(net, provider.ca_file.as_deref()).map_err(unusable)?;
     let server = Server::new(provider, client, 0, None).map_err(unusable)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime =
@@ -228,23 +231,6 @@ fn send(provider: Provider, body: &Value, idle: Duration) -> Result<ResponseLine
         let hint = error.hint.clone();
         Error { code: exit::MODEL, message: error.hint("").to_string(), hint }
     })
-}
-
-fn net() -> NetSettings {
-    let text = |names: [&str; 2]| {
-        let found = names.into_iter().find_map(std::env::var_os).unwrap_or_default();
-        found.into_string().unwrap_or_default()
-    };
-    NetSettings {
-        proxies: Proxies {
-            http: text(["http_proxy", "HTTP_PROXY"]),
-            https: text(["https_proxy", "HTTPS_PROXY"]),
-            all: text(["all_proxy", "ALL_PROXY"]),
-            no: text(["no_proxy", "NO_PROXY"]),
-        },
-        cert_file: std::env::var_os("SSL_CERT_FILE").map(Into::into),
-        ..NetSettings::default()
-    }
 }
 
 #[cfg(test)]

@@ -17,4 +17,3 @@ pub use egress::{Egress, Host};
 pub use model::{HttpModel, Options};
 pub use provider::{Auth, AuthHeader, Provider, Secret, ToolMode, endpoint};
 pub use server::Server;
-pub use trouble::Trouble;

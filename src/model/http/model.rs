@@ -178,6 +178,7 @@ impl Inner {
             if let Some(fits) = failure.fits_output
                 && !std::mem::replace(&mut fitted, true)
             {
+                permit.lost(&failure);
                 target.max_output = fits;
                 body = self.body(request, &mut target);
                 continue;
@@ -186,6 +187,7 @@ impl Inner {
                 && failure.message.contains("stream_options")
                 && !self.refused_options.swap(true, Ordering::Relaxed)
             {
+                permit.lost(&failure);
                 body = self.body(request, &mut target);
                 continue;
             }
@@ -290,7 +292,7 @@ impl Inner {
     }
 
     fn write_down(&self, request: &Request, tries: u32, body: &Body) -> Option<Exchange> {
-        let trace = self.server.trace.as_ref()?;
+        let trace = self.server.trace.get()?;
         let about = About {
             conversation: request.conversation.clone(),
             attempt: request.attempt,

@@ -30,8 +30,8 @@ use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 /// The trace's name in a run directory.
@@ -141,36 +141,20 @@ pub struct ResponseLine {
 /// Where the trace of a run goes.
 #[derive(Debug)]
 pub struct HttpTrace {
-    /// Once the run has a directory.
-    lines: OnceLock<Lines>,
+    lines: Lines,
     hidden: Redactor,
     requests: AtomicU64,
 }
 
 impl HttpTrace {
-    /// A trace without a file: for models that are made before the run has a directory. `hidden` holds the secrets that
-    /// are known beforehand; what a request itself carries as a secret is hidden in it and its response anyway.
-    pub fn new(hidden: Redactor) -> Arc<Self> {
-        Arc::new(HttpTrace { lines: OnceLock::new(), hidden, requests: AtomicU64::new(0) })
-    }
-
-    /// Traces into this file from now on. It must not exist, and only its owner may read it.
+    /// Traces into this file, which must not exist; only its owner may read it. `hidden` holds the secrets that are known
+    /// beforehand; what a request itself carries as a secret is hidden in it and its response anyway.
     ///
     /// # Errors
-    /// When the file exists or cannot be made, or there is one already.
-    pub fn open(&self, path: &Path) -> io::Result<()> {
-        let lines = Lines::create(path, Access::Owner, ROOM)?;
-        self.lines.set(lines).map_err(|_| io::Error::other("the trace has a file already"))
-    }
-
-    /// [`HttpTrace::new`] and [`HttpTrace::open`] in one.
-    ///
-    /// # Errors
-    /// As [`HttpTrace::open`].
+    /// When the file exists or cannot be made.
     pub fn to_file(path: &Path, hidden: Redactor) -> io::Result<Arc<Self>> {
-        let trace = HttpTrace::new(hidden);
-        trace.open(path)?;
-        Ok(trace)
+        let lines = Lines::create(path, Access::Owner, ROOM)?;
+        Ok(Arc::new(HttpTrace { lines, hidden, requests: AtomicU64::new(0) }))
     }
 
     /// A request goes out, with exactly these headers and this body.
@@ -199,15 +183,14 @@ impl HttpTrace {
 
     /// Waits until all lines are on disk, a few seconds at most. What is missing, if anything.
     pub fn finish(&self) -> Option<String> {
-        self.lines.get().and_then(Lines::finish)
+        self.lines.finish()
     }
 
     fn write(&self, line: &impl Serialize) {
-        let Some(lines) = self.lines.get() else { return };
         let mut bytes = Vec::new();
         // Plain data: it always has a JSON form.
         if push_line(&mut bytes, line).is_ok() {
-            lines.push(bytes);
+            self.lines.push(bytes);
         }
     }
 }

@@ -36,6 +36,8 @@ pub struct Failure {
     pub status: Option<u16>,
     /// The server's words or ours, a bounded fragment on one line, without control characters.
     pub message: String,
+    /// What to do, where that is known from the failure itself; may be empty.
+    pub hint: String,
     /// The provider's id of the request.
     pub request_id: Option<String>,
     /// What the server wants of a next try.
@@ -61,6 +63,7 @@ impl Failure {
             kind,
             status: None,
             message: message.into(),
+            hint: String::new(),
             request_id: None,
             retry: RetryHint::default(),
             fits_output: None,
@@ -146,6 +149,7 @@ impl Failure {
             kind: kind::of(status, told),
             status,
             message: text::one_line(told.message.trim(), WORDS),
+            hint: String::new(),
             request_id: told.request_id.as_deref().map(request_id),
             retry: RetryHint { after: told.retry_after, should: None },
             fits_output: fits::output(&told.message),
