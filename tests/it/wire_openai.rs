@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sortie::agent::history::History;
 use sortie::model::catalog::{ChatTools, EffortStyle, OutputLimit, Quirks, ReasoningEcho};
 use sortie::model::wire::{Effort, Protocol, Target};
-use sortie::model::{Block, Opaque, Request, ToolCall, ToolResult, ToolSpec};
+use sortie::model::{StopKind, Block, Opaque, Request, ToolCall, ToolResult, ToolSpec};
 use std::collections::HashSet;
 
 /// What is wrong with the body of a Chat Completions request.
@@ -328,7 +328,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Say(text) => history.say(&text),
-                Step::Reply(blocks) => drop(history.reply(blocks)),
+                Step::Reply(blocks) => drop(history.reply(blocks, StopKind::Tool)),
                 Step::Resolve(nth, text, is_error) => {
                     if let Some(id) = history.open_calls().into_iter().nth(nth) {
                         history.resolve(ToolResult { id, text, is_error });
