@@ -30,6 +30,7 @@ mod stops;
 mod store;
 mod streaming;
 mod tools;
+mod trace;
 mod turn;
 mod wire_anthropic;
 mod wire_checks;
