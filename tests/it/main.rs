@@ -31,5 +31,6 @@ mod tools;
 mod turn;
 mod wire_anthropic;
 mod wire_checks;
+mod wire_checks_openai;
 mod wire_failures;
 mod wire_openai;

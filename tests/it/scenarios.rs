@@ -122,7 +122,9 @@ fn play(scenario: &Path, sandbox: &Sandbox, server: Option<&Server>) -> Said {
     let mut command = sandbox.sortie();
     command.arg("run");
     if let Some(server) = server {
-        command.env("SORTIE_CONFIG", sandbox.file("settings.toml", server.settings())).env("TEST_KEY", server.key.replace("{key}", KEY));
+        command
+            .env("SORTIE_CONFIG", sandbox.file("settings.toml", server.settings()))
+            .env("TEST_KEY", server.key.replace("{key}", KEY));
     }
     let defaults = [
         ("-C", workspace.as_str(), true),

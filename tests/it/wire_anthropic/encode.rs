@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sortie::agent::history::History;
 use sortie::model::catalog::{Quirks, ThinkingStyle};
 use sortie::model::wire::{Effort, Protocol, Target};
-use sortie::model::{Block, Message, Opaque, Request, Speaker, ToolCall, ToolResult, ToolSpec};
+use sortie::model::{Block, Message, Opaque, Request, Speaker, StopKind, ToolCall, ToolResult, ToolSpec};
 use std::sync::Arc;
 
 const OURS: &str = "anthropic/a";
@@ -392,7 +392,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Say(text) => history.say(&text),
-                Step::Reply(blocks) => drop(history.reply(blocks)),
+                Step::Reply(blocks) => drop(history.reply(blocks, StopKind::Tool)),
                 Step::Resolve(which, text, is_error) => {
                     let open = history.open_calls();
                     if !open.is_empty() {

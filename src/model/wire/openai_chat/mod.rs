@@ -22,7 +22,6 @@ pub(super) use encode::encode;
 
 use super::{Failure, openai, sse};
 use crate::model::{Delta, ModelErrorKind, StopKind, ToolCall, Usage};
-use crate::text;
 use calls::Calls;
 use chunk::{Chunk, Piece};
 use reasoning::Reasoning;
@@ -83,22 +82,14 @@ impl Decoder {
         if event.name == "error" {
             return Err(failure(data));
         }
-        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|error| {
-            let start = text::one_line(data, 200);
-            Failure::new(
-                ModelErrorKind::Protocol,
-                format!("a piece of the stream is no chat chunk ({error}): `{start}`"),
-            )
-        })?;
+        let chunk: Chunk<'_> =
+            serde_json::from_str(data).map_err(|error| Failure::not_protocol("a chunk", data, &error))?;
         self.take(chunk, data, out)
     }
 
     pub(super) fn whole(&mut self, body: &[u8], out: &mut Vec<Delta>) -> Result<(), Failure> {
         let body = String::from_utf8_lossy(body);
-        let chunk: Chunk<'_> = serde_json::from_str(&body).map_err(|error| {
-            let start = text::one_line(&body, 200);
-            Failure::new(ModelErrorKind::Protocol, format!("the reply is no chat completion ({error}): `{start}`"))
-        })?;
+        let chunk: Chunk<'_> = serde_json::from_str(&body).map_err(|error| openai::unreadable(&body, &error))?;
         self.take(chunk, &body, out)?;
         self.close(out)
     }
@@ -216,11 +207,10 @@ fn cut(message: &str) -> Failure {
     Failure::new(ModelErrorKind::Cut, message)
 }
 
-/// What an error in the stream says: an object, `{"error": …}` around it, or text alone.
+/// What an error in the stream says, or the error itself.
 fn failure(json: &str) -> Failure {
-    match serde_json::from_str::<Value>(json) {
-        Ok(Value::String(message)) => openai::failure(&serde_json::json!({ "message": message })),
-        Ok(error) => openai::failure(error.get("error").filter(|inner| inner.is_object()).unwrap_or(&error)),
-        Err(_) => openai::failure(&serde_json::json!({ "message": json })),
-    }
+    let error = serde_json::from_str(json).unwrap_or_else(|_| Value::String(json.to_string()));
+    // Words alone are an error with nothing around it.
+    let error = if error.is_string() { serde_json::json!({ "error": error }) } else { error };
+    Failure::from_error_body(&error)
 }
