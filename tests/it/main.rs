@@ -8,6 +8,7 @@
 )]
 
 mod bad_input;
+mod bad_model;
 mod cassettes;
 mod command;
 mod docs;
@@ -24,6 +25,7 @@ mod sample;
 mod scenarios;
 mod scout;
 mod screens;
+mod settings;
 mod stops;
 mod store;
 mod streaming;
