@@ -121,7 +121,7 @@ pub fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let is_its_last_word =
         |ending: &&str| name.strip_suffix(*ending).is_some_and(|before| before.is_empty() || before.ends_with('_'));
-    SECRET_ENDINGS.iter().any(|ending| is_its_last_word(&ending))
+    SECRET_ENDINGS.iter().any(is_its_last_word)
 }
 
 /// An environment without keys: no variable that [`is_secret`], none of `configured`, and none whose value holds a

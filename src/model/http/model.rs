@@ -178,6 +178,7 @@ impl Inner {
             if let Some(fits) = failure.fits_output
                 && !std::mem::replace(&mut fitted, true)
             {
+                permit.lost(&failure);
                 target.max_output = fits;
                 body = self.body(request, &mut target);
                 continue;
@@ -186,6 +187,7 @@ impl Inner {
                 && failure.message.contains("stream_options")
                 && !self.refused_options.swap(true, Ordering::Relaxed)
             {
+                permit.lost(&failure);
                 body = self.body(request, &mut target);
                 continue;
             }

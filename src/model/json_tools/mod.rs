@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Calls of one reply: enough to read several files at once, few enough for a model that does not know when to stop.
-const MAX_CALLS: usize = 4;
+/// Calls of one reply: few enough for a model that stops only when it must.
+const MAX_CALLS: usize = 2;
 /// Characters of a tool's description that a small model is given.
 const MAX_DESCRIPTION: usize = 120;
 
@@ -52,7 +52,7 @@ fn instructions(tools: &[ToolSpec], answers: bool) -> String {
     text.push_str("Tools:");
     for tool in tools {
         let description = tool.description.split(['.', '\n']).next().unwrap_or_default().trim();
-        let signature = schema::signature(&tool.name, &tool.schema);
+        let signature = schema::signature(&tool.name, &schema::simple(&tool.schema));
         text.push_str(&format!("\n- {signature}: {}", crate::text::clip(description, MAX_DESCRIPTION)));
     }
     text

@@ -5,13 +5,16 @@
 //! becomes as many rules and slows every token (its `grammars/README.md`). Engines behind vLLM and Ollama differ in the
 //! same corners. So only what all of them know is left, with references put in place. What is taken away is still
 //! checked when the tool is called.
+//!
+//! Under a grammar a small model goes on for as long as it may: given the chance, it fills every list with the same
+//! item. So arguments that may be missing are left out where they are lists, structures or long texts.
 
 use serde_json::{Map, Value, json};
 
 /// Items of a list that a grammar lets through: a small model ends a list only when it must.
 const MAX_ITEMS: u64 = 8;
-/// Characters of a text that a grammar counts; a larger limit is left to the tool.
-const MAX_LENGTH: u64 = 300;
+/// Characters of a text that has a limit: a larger one is lowered to this, for the same reason.
+const MAX_LENGTH: u64 = 400;
 /// References inside references that are followed: a schema may contain itself.
 const MAX_DEPTH: usize = 8;
 
@@ -55,8 +58,8 @@ fn shrink(schema: &Value, root: &Value, depth: usize) -> Value {
         out.shift_remove("minimum");
         out.shift_remove("maximum");
     }
-    if let Some(most) = schema.get("maxLength").and_then(Value::as_u64).filter(|most| *most <= MAX_LENGTH) {
-        out.insert("maxLength".into(), most.into());
+    if let Some(most) = schema.get("maxLength").and_then(Value::as_u64) {
+        out.insert("maxLength".into(), most.min(MAX_LENGTH).into());
     }
     if let Some(items) = schema.get("items") {
         out.insert("items".into(), shrink(items, root, depth + 1));
@@ -65,25 +68,48 @@ fn shrink(schema: &Value, root: &Value, depth: usize) -> Value {
         out.insert("maxItems".into(), most.max(least).into());
     }
     if let Some(Value::Object(properties)) = schema.get("properties") {
-        let properties: Map<String, Value> =
-            properties.iter().map(|(name, property)| (name.clone(), shrink(property, root, depth + 1))).collect();
+        let required = required(schema.get("required"));
+        let properties: Map<String, Value> = properties
+            .iter()
+            .map(|(name, property)| (name.clone(), shrink(property, root, depth + 1)))
+            .filter(|(name, property)| required.contains(&name.as_str()) || is_short(property))
+            .collect();
         out.insert("properties".into(), properties.into());
         out.insert("additionalProperties".into(), false.into());
     }
     Value::Object(out)
 }
 
-/// A tool as one line that a small model can read: `read_file(file_path: string, offset?: integer)`.
+fn required(list: Option<&Value>) -> Vec<&str> {
+    list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// Whether a value of this simplified schema is a word or a number, as far as the schema says.
+fn is_short(schema: &Value) -> bool {
+    if let Some(Value::Array(options)) = schema.get("anyOf") {
+        return options.iter().all(is_short);
+    }
+    let scalar = |kind: &Value| !matches!(kind.as_str(), Some("array" | "object") | None);
+    let short = match schema.get("type") {
+        Some(Value::Array(kinds)) => kinds.iter().all(scalar),
+        Some(kind) => scalar(kind),
+        None => schema.get("const").or_else(|| schema.get("enum")).is_some(),
+    };
+    short && schema.get("maxLength").and_then(Value::as_u64).is_none_or(|most| most < MAX_LENGTH)
+}
+
+/// A tool as one line that a small model can read: `read_file(file_path: string, offset?: integer)`. Its schema has
+/// been simplified.
 pub(super) fn signature(name: &str, schema: &Value) -> String {
-    let required: Vec<&str> =
-        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-    let properties = schema.get("properties").and_then(Value::as_object);
-    let arguments: Vec<String> = properties
+    let required = required(schema.get("required"));
+    let arguments: Vec<String> = schema
+        .get("properties")
+        .and_then(Value::as_object)
         .into_iter()
         .flatten()
         .map(|(argument, property)| {
             let mark = if required.contains(&argument.as_str()) { "" } else { "?" };
-            format!("{argument}{mark}: {}", kind(&shrink(property, schema, 0)))
+            format!("{argument}{mark}: {}", kind(property))
         })
         .collect();
     format!("{name}({})", arguments.join(", "))

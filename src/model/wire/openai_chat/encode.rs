@@ -7,6 +7,7 @@
 //! ```
 //! Blank text is never sent.
 
+use super::super::ids;
 use super::super::openai::{self, FORMAT};
 use super::super::{Effort, Target};
 use super::reasoning;
@@ -112,7 +113,7 @@ fn assistant(message: &Message, target: &Target) -> Option<Value> {
 }
 
 fn tool_call(call: &ToolCall, target: &Target) -> Value {
-    let function = json!({ "name": openai::tool_name(&call.name), "arguments": openai::arguments(&call.args) });
+    let function = json!({ "name": ids::name(&call.name), "arguments": openai::arguments(&call.args) });
     let mut out = json!({ "id": openai::call_id(&call.id, MAX_ID), "type": "function", "function": function });
     if let Some(opaque) = &call.opaque
         && opaque.model == *target.name

@@ -10,6 +10,7 @@
 //! ```
 
 use super::super::Target;
+use super::super::ids;
 use super::super::openai::{self, FORMAT};
 use crate::model::{Block, Message, Request, Speaker, ToolSpec};
 use serde_json::{Map, Value, json};
@@ -98,7 +99,7 @@ fn assistant(message: &Message, target: &Target, input: &mut Vec<Value>) {
                 input.push(json!({
                     "type": "function_call",
                     "call_id": openai::call_id(&call.id, MAX_ID),
-                    "name": openai::tool_name(&call.name),
+                    "name": ids::name(&call.name),
                     "arguments": openai::arguments(&call.args),
                 }));
             }
