@@ -8,6 +8,7 @@
 )]
 
 mod bad_input;
+mod bad_model;
 mod cassettes;
 mod chores;
 mod command;
@@ -26,6 +27,7 @@ mod sample;
 mod scenarios;
 mod scout;
 mod screens;
+mod settings;
 mod stops;
 mod store;
 mod streaming;

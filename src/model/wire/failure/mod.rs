@@ -13,6 +13,7 @@ pub use retry::RateState;
 
 use super::Protocol;
 use crate::model::ModelErrorKind;
+use crate::redact::SHORTEST;
 use crate::text;
 use body::Told;
 use serde_json::Value;
@@ -180,7 +181,8 @@ impl Failure {
 }
 
 fn redact(shown: &mut String, secret: &str) {
-    if secret.is_empty() {
+    // A word such as `x` or `ollama`, given because some key has to be: hiding it would garble the message.
+    if secret.len() < SHORTEST {
         return;
     }
     if shown.contains(secret) {
