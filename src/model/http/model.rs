@@ -201,8 +201,10 @@ impl Inner {
             }
             if failure.kind == ModelErrorKind::InvalidRequest
                 && failure.message.contains("stream_options")
-                && !self.refused_options.swap(true, Ordering::Relaxed)
+                // Siblings that went out together are refused together: what this request held is what counts.
+                && !target.quirks.no_stream_options
             {
+                self.refused_options.store(true, Ordering::Relaxed);
                 permit.lost(&failure);
                 body = self.body(request, &mut target);
                 continue;

@@ -1,0 +1,140 @@
+//! One model call over HTTP, against servers on loopback that answer by what they are asked.
+
+use crate::command::PATIENCE;
+use futures_util::future::join_all;
+use sortie::model::catalog::Catalog;
+use sortie::model::http::{
+    Auth, Egress, HttpModel, NetSettings, Options, Provider, Secret, Server, ToolMode, http_client,
+};
+use sortie::model::wire::Protocol;
+use sortie::model::{Block, Message, Model, ModelError, ModelErrorKind, Reply, Request, Speaker, collect};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+/// What a server writes for a request's body; `nth` counts from 0.
+type Answer = dyn Fn(&str, usize) -> String + Send + Sync;
+
+/// A server on loopback, one thread per connection; gives its base URL and the number of requests it has had.
+fn serve(answer: impl Fn(&str, usize) -> String + Send + Sync + 'static, closes: bool) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let (answer, count): (Arc<Answer>, _) = (Arc::new(answer), Arc::new(AtomicUsize::new(0)));
+    let seen = Arc::clone(&count);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, answer, seen) = (stream.unwrap(), Arc::clone(&answer), Arc::clone(&seen));
+            std::thread::spawn(move || {
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                let Some(body) = body(&mut stream) else { return };
+                let text = answer(&body, seen.fetch_add(1, Ordering::SeqCst));
+                stream.write_all(text.as_bytes()).unwrap();
+                if !closes {
+                    // Until the other side closes.
+                    let _ = stream.read(&mut [0]);
+                }
+            });
+        }
+    });
+    (base_url, count)
+}
+
+/// The body of a request; `None` for a connection on which none comes.
+fn body(stream: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap().to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).ok()?;
+    Some(String::from_utf8(body).unwrap())
+}
+
+fn answer(status: &str, headers: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\nconnection: close\r\n{headers}\r\n{body}")
+}
+
+/// A stream of Chat Completions with these words.
+fn says(words: &str) -> String {
+    let chunk = |delta: serde_json::Value, end: serde_json::Value| {
+        let choice = serde_json::json!({ "index": 0, "delta": delta, "finish_reason": end });
+        format!("data: {}\n\n", serde_json::json!({ "choices": [choice] }))
+    };
+    let words = chunk(serde_json::json!({ "content": words }), serde_json::Value::Null);
+    let end = chunk(serde_json::json!({}), "stop".into());
+    answer("200 OK", "content-type: text/event-stream\r\n", &format!("{words}{end}data: [DONE]\n\n"))
+}
+
+fn provider(base_url: &str) -> Provider {
+    Provider {
+        name: "acme".into(),
+        protocol: Protocol::OpenaiChat,
+        base_url: base_url.into(),
+        auth: Auth::None,
+        headers: Vec::new(),
+        streams: 8,
+        rpm: None,
+        tpm: None,
+        idle_timeout: None,
+        tool_mode: ToolMode::Native,
+        ca_file: None,
+    }
+}
+
+fn server(provider: Provider, net: &NetSettings) -> Arc<Server> {
+    Server::new(provider, http_client(net, None).unwrap(), 1, None).unwrap()
+}
+
+fn model(provider: Provider) -> HttpModel {
+    open(server(provider, &NetSettings::default()))
+}
+
+fn open(server: Arc<Server>) -> HttpModel {
+    let info = Catalog::built_in().info("acme", "m");
+    HttpModel::new(server, "acme/m", "m", info, Options::default())
+}
+
+async fn call(model: &HttpModel) -> Result<Reply, ModelError> {
+    let message = Message { speaker: Speaker::User, blocks: vec![Block::text("Say: ok")] };
+    let request = Request {
+        conversation: "a".into(),
+        attempt: 1,
+        turn: 1,
+        system: "Be brief.".into(),
+        tools: Vec::new().into(),
+        messages: vec![Arc::new(message)],
+        max_output: 100,
+        format: None,
+    };
+    let reply = async { collect(model.stream(request).await?, |_| {}).await };
+    tokio::time::timeout(PATIENCE, reply).await.expect("it ends")
+}
+
+#[tokio::test]
+async fn siblings_that_are_refused_for_stream_options_together_all_go_on_without() {
+    let both = Barrier::new(2);
+    let refused = r#"{"error":{"message":"Unrecognized request argument supplied: stream_options","type":"invalid_request_error"}}"#;
+    let (base_url, count) = serve(
+        move |body, _| {
+            if body.contains("stream_options") {
+                both.wait();
+                return answer("400 Bad Request", "content-type: application/json\r\n", refused);
+            }
+            says("ok")
+        },
+        true,
+    );
+    let model = model(provider(&base_url));
+    for reply in join_all([call(&model), call(&model)]).await {
+        assert_eq!(reply.unwrap().blocks, [Block::text("ok")]);
+    }
+    assert_eq!(count.load(Ordering::SeqCst), 4);
+    call(&model).await.unwrap();
+    assert_eq!(count.load(Ordering::SeqCst), 5, "what was refused is remembered");
+}
