@@ -138,3 +138,19 @@ async fn siblings_that_are_refused_for_stream_options_together_all_go_on_without
     call(&model).await.unwrap();
     assert_eq!(count.load(Ordering::SeqCst), 5, "what was refused is remembered");
 }
+
+#[tokio::test]
+async fn a_reply_that_breaks_after_blanks_alone_is_tried_again() {
+    let (base_url, count) = serve(
+        |_, nth| match nth {
+            // Cut off in the middle of its body.
+            0 => says("<think>\n").split("data: {\"choices\":[{\"index\":0,\"delta\":{}").next().unwrap().to_string(),
+            _ => says("ok"),
+        },
+        true,
+    );
+    let reply = call(&model(provider(&base_url))).await.unwrap();
+    assert_eq!(count.load(Ordering::SeqCst), 2);
+    let [Block::Text { text }] = reply.blocks.as_slice() else { panic!("{reply:?}") };
+    assert_eq!(text.trim(), "ok");
+}

@@ -120,7 +120,11 @@ impl<'a> Answer<'a> {
                         at += 1;
                     }
                 }
-                Delta::Text(_) | Delta::Partial(_) | Delta::Thinking(_) | Delta::Call(_) => self.spoke = true,
+                Delta::Text(_) | Delta::Partial(_) | Delta::Thinking(_) | Delta::Call(_) => {
+                    // By the measure of whoever reads: what only we took for words would be neither tried again here
+                    // nor gone on with there.
+                    self.spoke |= delta.is_content();
+                }
                 Delta::Stop(kind) => {
                     stop = Some(*kind);
                     self.deltas.truncate(at);
