@@ -154,3 +154,13 @@ async fn a_reply_that_breaks_after_blanks_alone_is_tried_again() {
     let [Block::Text { text }] = reply.blocks.as_slice() else { panic!("{reply:?}") };
     assert_eq!(text.trim(), "ok");
 }
+
+#[tokio::test]
+async fn a_compressed_answer_that_nobody_asked_for_is_named_at_once() {
+    let headers = "content-type: text/event-stream\r\ncontent-encoding: gzip\r\n";
+    let (base_url, count) = serve(move |_, _| answer("200 OK", headers, "\u{1f}\u{8b}..."), true);
+    let error = call(&model(provider(&base_url))).await.unwrap_err();
+    assert_eq!(error.kind, ModelErrorKind::Protocol, "{error}");
+    assert!(error.message.contains("`gzip`"), "{error}");
+    assert_eq!(count.load(Ordering::SeqCst), 1, "it would be so again");
+}
