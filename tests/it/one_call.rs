@@ -164,3 +164,16 @@ async fn a_compressed_answer_that_nobody_asked_for_is_named_at_once() {
     assert!(error.message.contains("`gzip`"), "{error}");
     assert_eq!(count.load(Ordering::SeqCst), 1, "it would be so again");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_the_settings_forbid_is_refused_without_a_wait_at_the_gate() {
+    let mut provider = provider("http://127.0.0.1:9/v1");
+    provider.rpm = Some(1);
+    let net = NetSettings { egress: Egress::Offline, ..NetSettings::default() };
+    let model = open(server(provider, &net));
+    let begun = tokio::time::Instant::now();
+    for _ in 0..3 {
+        assert_eq!(call(&model).await.unwrap_err().kind, ModelErrorKind::Egress);
+    }
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}

@@ -156,6 +156,8 @@ impl Inner {
     /// One model call, over all its tries.
     async fn talk(&self, request: &Request, out: &Outlet) -> Result<(), ModelError> {
         self.check_tools(request)?;
+        // Before anybody waits for a place from which nothing may be sent.
+        self.server.http.permits(&self.server.endpoint)?;
         let tell = |wait: Wait| out.push(Delta::Waiting(wait));
         let mut target = self.target(request.max_output);
         let mut body = self.body(request, &mut target);
