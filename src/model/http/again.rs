@@ -16,7 +16,7 @@ impl Server {
     /// # Errors
     /// When the settings forbid the address, or no whole answer came.
     pub async fn send_by_hand(&self, body: &Value, idle: Duration) -> Result<ResponseLine, ModelError> {
-        let hidden = Redactor::new(self.secrets().map(|secret| secret.reveal()));
+        let hidden = Redactor::new(self.secrets());
         let begun = Instant::now();
         let silent = |_| {
             let limit = humantime::format_duration(idle);

@@ -183,7 +183,7 @@ impl Inner {
                 Err(broken) => broken,
             };
             let Broken { mut failure, permit } = broken;
-            self.server.secrets().for_each(|secret| failure.redact(secret.reveal()));
+            self.server.secrets().for_each(|secret| failure.redact(secret));
             let permit = match permit {
                 Ok(permit) => permit,
                 Err(permit) => {
