@@ -177,3 +177,22 @@ async fn what_the_settings_forbid_is_refused_without_a_wait_at_the_gate() {
     }
     assert_eq!(begun.elapsed(), Duration::ZERO);
 }
+
+#[tokio::test]
+async fn a_key_in_a_header_or_in_the_query_of_the_base_url_is_in_no_error() {
+    const KEY: &str = "hush-0123456789";
+    for (status, says) in [
+        ("404 Not Found", "no such model"),
+        ("400 Bad Request", "bad credentials: hush-0123456789"),
+        ("200 OK", "not of this protocol, hush-0123456789"),
+    ] {
+        let (base_url, _) = serve(move |_, _| answer(status, "content-type: application/json\r\n", says), true);
+        let mut provider = provider(&format!("{base_url}?api_key={KEY}&version=2"));
+        // A scheme before the key, as in the variables that people fill for this header.
+        provider.headers = vec![("authorization".into(), Secret::new(&format!("Bearer {KEY}")))];
+        let error = call(&model(provider)).await.unwrap_err().to_string();
+        assert!(!error.contains(KEY), "{error}");
+        let shown = format!("{base_url}/chat/completions?api_key=***&version=2");
+        assert_eq!(error.contains(&shown), status != "400 Bad Request", "{error}");
+    }
+}

@@ -5,7 +5,7 @@ use super::provider::{Auth, AuthHeader, Provider, Secret};
 use crate::model::gate::{Gate, GateSettings};
 use crate::model::trace::HttpTrace;
 use crate::model::wire::{Failure, Protocol};
-use crate::redact::with_bare_key;
+use crate::redact::{Redactor, with_bare_key};
 use reqwest::Url;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use std::sync::{Arc, OnceLock};
@@ -58,6 +58,11 @@ impl Server {
     /// Why a request or its answer did not get through.
     pub(super) fn broken(&self, error: &reqwest::Error) -> Failure {
         self.http.trouble(error, &self.endpoint)
+    }
+
+    /// Where requests go, as it may be shown: a gateway may want its key in the query.
+    pub(super) fn address(&self) -> String {
+        Redactor::new(self.secrets()).url(self.endpoint.as_str())
     }
 
     /// What must not be shown of it: each word of it that is a secret.
