@@ -196,3 +196,15 @@ async fn a_key_in_a_header_or_in_the_query_of_the_base_url_is_in_no_error() {
         assert_eq!(error.contains(&shown), status != "400 Bad Request", "{error}");
     }
 }
+
+#[tokio::test]
+async fn a_whole_answer_counts_also_when_the_server_never_closes() {
+    let (base_url, _) = serve(|_, _| says("ok"), false);
+    let server = server(provider(&base_url), &NetSettings::default());
+    let begun = Instant::now();
+    let body = serde_json::json!({ "model": "m", "messages": [] });
+    let answer = server.send_by_hand(&body, Duration::from_millis(200)).await.unwrap();
+    assert!(begun.elapsed() < PATIENCE);
+    let (reply, problem) = sortie::model::trace::reply_of(Protocol::OpenaiChat, "acme/m", &answer);
+    assert_eq!((reply.blocks.as_slice(), problem), (&[Block::text("ok")][..], None));
+}
