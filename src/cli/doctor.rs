@@ -8,6 +8,7 @@ use sortie::config::{DEFAULT_JOBS, Providers, Resolved, TrustStore};
 use sortie::error::{Error, exit};
 use sortie::model::http::{Auth, NetSettings, http_client};
 use sortie::model::{Block, Message, Model, ModelError, ModelErrorKind, Reply, Request, Speaker, collect};
+use sortie::redact::Redactor;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -287,6 +288,8 @@ fn address(resolved: &Resolved, net: &NetSettings, report: &mut Report<'_>) -> R
             return Ok(false);
         }
     };
+    // A gateway may want its key in the query.
+    let shown = Redactor::default().url(url.as_str());
     let way = http.proxy_of(&url).map_or_else(String::new, |proxy| format!(" through the proxy `{proxy}`"));
     let local = url.host_str().is_some_and(|host| {
         let host = host.trim_matches(['[', ']']);
@@ -295,11 +298,11 @@ fn address(resolved: &Resolved, net: &NetSettings, report: &mut Report<'_>) -> R
     if url.scheme() == "http" && !local && provider.auth != Auth::None {
         report.warn(
             "address",
-            format!("{url}{way}: the key goes there unencrypted"),
+            format!("{shown}{way}: the key goes there unencrypted"),
             "use https:// in the base URL",
         )?;
     } else {
-        report.ok("address", format!("{url}{way}"))?;
+        report.ok("address", format!("{shown}{way}"))?;
     }
     Ok(true)
 }
@@ -325,6 +328,7 @@ fn without_key(name: &str, opener: &Opener<'_>, net: &NetSettings, report: &mut 
     })?;
     match reached {
         Ok(status) => {
+            let url = Redactor::default().url(url.as_str());
             report.ok("address", format!("{url} can be reached (status {status} to a request without a key)"))
         }
         Err(error) => report.fail("address", error.message, error.hint),

@@ -9,6 +9,7 @@ use sortie::config::{Known, Providers, Settings};
 use sortie::error::{Error, exit};
 use sortie::model::catalog::{Catalog, ModelInfo};
 use sortie::model::http::endpoint;
+use sortie::redact::Redactor;
 use std::collections::BTreeSet;
 
 /// List the models: which one a run uses, which providers are set up, what is known of their models
@@ -129,13 +130,13 @@ fn protocol(known: &Known) -> Option<String> {
     value.as_str().map(str::to_string)
 }
 
-/// Where requests go, in full: what was made of the base URL.
+/// Where requests go, in full but for a key in the query: what was made of the base URL.
 fn address(known: &Known) -> String {
     match known.protocol.map(|protocol| endpoint(&known.base_url, protocol)) {
         _ if known.base_url.is_empty() => "missing".to_string(),
-        Some(Ok(url)) => url.to_string(),
+        Some(Ok(url)) => Redactor::default().url(url.as_str()),
         Some(Err(problem)) => problem,
-        None => known.base_url.clone(),
+        None => Redactor::default().url(&known.base_url),
     }
 }
 
@@ -172,7 +173,10 @@ fn as_json(
                 "name": known.name,
                 "configured": known.configured,
                 "protocol": known.protocol,
-                "endpoint": known.protocol.and_then(|protocol| endpoint(&known.base_url, protocol).ok()).map(String::from),
+                "endpoint": known
+                    .protocol
+                    .and_then(|protocol| endpoint(&known.base_url, protocol).ok())
+                    .map(|url| Redactor::default().url(url.as_str())),
                 "key_variables": known.variables,
                 "key_in": known.key_in,
             })

@@ -259,6 +259,28 @@ fn doctor(sandbox: &Sandbox, args: &str, env: &[(&str, &str)], servers: &[&Serve
 }
 
 #[test]
+fn a_key_in_the_query_of_a_base_url_is_not_shown() {
+    let sandbox = Sandbox::new();
+    let server = Server::new(REPLY);
+    let base_url = format!("http://{}/v1?api_key={KEY}&version=2", server.place);
+    let own = sandbox.file(
+        "own.toml",
+        &format!("[providers.acme]\nprotocol = \"anthropic\"\nbase_url = \"{base_url}\"\nkey_env = \"ACME\"\n"),
+    );
+    let env = [("SORTIE_CONFIG", own.to_str().unwrap()), ("ACME", "another-key")];
+    for (command, env) in [
+        ("models", &env[..]),
+        ("models --json", &env),
+        ("doctor --model acme/m", &env),
+        ("doctor --model acme/m", &env[..1]),
+    ] {
+        let said = sortie(&sandbox, command, env);
+        let said = format!("{}{}", said.stdout, said.stderr);
+        assert!(!said.contains(KEY) && said.contains("/v1/messages?api_key=***&version=2"), "{command}: {said}");
+    }
+}
+
+#[test]
 fn the_doctor_says_what_is_there_and_what_to_do() {
     let sandbox = Sandbox::new();
     let server = Server::new(REPLY);
