@@ -3,7 +3,7 @@
 use super::open::{Choice, Opener, choose};
 use super::out::{Out, reason};
 use super::settings::{Fate, Loaded, Manner, SettingsArgs, load, variable};
-use super::{WorkspaceArgs, state};
+use super::{WorkspaceArgs, secrets, state};
 use sortie::config::{DEFAULT_JOBS, Providers, Resolved, TrustStore};
 use sortie::error::{Error, exit};
 use sortie::model::http::{Auth, NetSettings, http_client};
@@ -107,7 +107,9 @@ pub(crate) fn main(args: &DoctorArgs, out: &mut Out) -> Result<u8, Error> {
 
 /// What is on this machine.
 fn here(workspace: &Path, report: &mut Report<'_>) -> Result<(), Error> {
-    let git = Command::new("git").arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let mut git = Command::new("git");
+    git.env_clear().envs(secrets::environment(&[], &secrets::known(&[])));
+    let git = git.arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
     match git {
         Ok(said) if said.status.success() => {
             let said = String::from_utf8_lossy(&said.stdout);
