@@ -245,7 +245,7 @@ fn models_are_listed_without_their_keys() {
 
 /// What `doctor` says, without what differs from machine to machine.
 fn doctor(sandbox: &Sandbox, args: &str, env: &[(&str, &str)], servers: &[&Server]) -> (i32, String) {
-    let said = sortie(sandbox, &format!("doctor -C workspace {args}").trim_end().to_string(), env);
+    let said = sortie(sandbox, format!("doctor -C workspace {args}").trim_end(), env);
     let mut text = sandbox.without_path(&said.stdout);
     for server in servers {
         text = text.replace(&server.place, "SERVER");
@@ -265,7 +265,7 @@ fn a_key_in_the_query_of_a_base_url_is_not_shown() {
     let base_url = format!("http://{}/v1?api_key={KEY}&version=2", server.place);
     let own = sandbox.file(
         "own.toml",
-        &format!("[providers.acme]\nprotocol = \"anthropic\"\nbase_url = \"{base_url}\"\nkey_env = \"ACME\"\n"),
+        format!("[providers.acme]\nprotocol = \"anthropic\"\nbase_url = \"{base_url}\"\nkey_env = \"ACME\"\n"),
     );
     let env = [("SORTIE_CONFIG", own.to_str().unwrap()), ("ACME", "another-key")];
     for (command, env) in [
