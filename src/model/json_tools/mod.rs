@@ -144,10 +144,12 @@ pub(crate) fn decode(deltas: Deltas, turn: u32) -> Deltas {
                 Some(Ok(delta)) => state.take(delta),
                 // What was said until then is no JSON, but it was said.
                 Some(Err(error)) => {
+                    state.leave_words();
                     state.say_all();
                     state.ready.push_back(Err(error));
                 }
                 None => {
+                    state.leave_words();
                     state.say_all();
                     if state.ready.is_empty() {
                         return None;
@@ -212,10 +214,20 @@ impl Gathering {
                 self.text = answer;
                 stop
             }
-            Said::Words => stop,
+            Said::Words => {
+                self.leave_words();
+                stop
+            }
         };
         self.say_all();
         self.ready.push_back(Ok(Delta::Stop(stop)));
+    }
+
+    /// An answer that was cut is words: the conversation goes on from them, and they are part of what the user reads.
+    fn leave_words(&mut self) {
+        if let Some(words) = begun_answer(&self.text) {
+            self.text = words;
+        }
     }
 
     fn say_all(&mut self) {
@@ -233,6 +245,24 @@ enum Said {
     Answer(String),
     /// Not what was asked for, or not whole.
     Words,
+}
+
+/// What there is of an answer whose object was cut; nothing where the text is no beginning of one.
+fn begun_answer(text: &str) -> Option<String> {
+    /// Characters of the longest piece of an escape: `\uD83D\uDE0`, without its last one.
+    const ESCAPE: usize = 11;
+    let text = text.trim_start();
+    let ends = text.char_indices().rev().map(|(at, _)| at).take(ESCAPE);
+    std::iter::once(text.len()).chain(ends).find_map(|end| {
+        let closed = format!("{}\"}}", &text[..end]);
+        match serde_json::from_str(&closed).ok()? {
+            Value::Object(mut reply) if reply.len() == 1 => match reply.remove("answer")? {
+                Value::String(words) => Some(words),
+                _ => None,
+            },
+            _ => None,
+        }
+    })
 }
 
 fn read(text: &str) -> Said {

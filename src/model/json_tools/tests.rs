@@ -202,6 +202,11 @@ async fn a_reply_becomes_calls_or_words() {
         (vec![r#"{"answer": {"n": 1}}"#], End, vec![text(r#"{"n":1}"#)], End),
         (vec![r#"{"answer": " "}"#], End, vec![], End),
         (vec![r#"{"calls": [{"name": "read_"#], Length, vec![text(r#"{"calls": [{"name": "read_"#)], Length),
+        (vec![r#"{"answer": "long, but "#], Length, vec![text("long, but ")], Length),
+        (vec![r#"{"answer": "two\nlines\"#], Length, vec![text("two\nlines")], Length),
+        (vec![r#" {"answer":"face \ud83d\ude0"#], Length, vec![text("face ")], Length),
+        (vec![r#"{"answer": {"n": "o"#], Length, vec![text(r#"{"answer": {"n": "o"#)], Length),
+        (vec![r#"{"answ"#], Length, vec![text(r#"{"answ"#)], Length),
         (vec!["I do not know JSON."], End, vec![text("I do not know JSON.")], End),
         (vec![r#"{"calls": []}"#], End, vec![text(r#"{"calls": []}"#)], End),
         (vec![r#"{"calls": [{"args": {}}]}"#], StreamCut, vec![text(r#"{"calls": [{"args": {}}]}"#)], StreamCut),
@@ -216,7 +221,8 @@ async fn a_reply_becomes_calls_or_words() {
 #[tokio::test]
 async fn what_was_said_before_an_error_stays_and_other_deltas_pass() {
     let error = ModelError::new(ModelErrorKind::Cut, "broke");
-    assert_eq!(replied(&["{\"ans"], Err(error.clone())).await, [text("{\"ans"), Err(error)]);
+    assert_eq!(replied(&["{\"ans"], Err(error.clone())).await, [text("{\"ans"), Err(error.clone())]);
+    assert_eq!(replied(&["{\"answer\": \"ha"], Err(error.clone())).await, [text("ha"), Err(error)]);
     let switch = Delta::Switched(Switch { to: "q/n".into(), why: "overloaded".into() });
     let native = Delta::Call(ToolCall::new("c", "f", json!({})));
     let usage = Delta::Usage(Usage::default());
