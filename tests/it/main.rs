@@ -36,5 +36,6 @@ mod trace;
 mod turn;
 mod wire_anthropic;
 mod wire_checks;
+mod wire_checks_openai;
 mod wire_failures;
 mod wire_openai;

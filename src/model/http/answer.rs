@@ -66,8 +66,12 @@ impl<'a> Answer<'a> {
         let mut parser = sse::Parser::default();
         let mut size = 0;
         loop {
-            let chunk = response.chunk().await.map_err(|error| self.server.broken(&error))?;
-            let Some(chunk) = chunk else { break };
+            let chunk = match response.chunk().await {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => break,
+                // The line may break after the reply is whole, before its end mark has come.
+                Err(error) => return self.finish().map_err(|_| self.server.broken(&error)),
+            };
             size += chunk.len();
             if size > MAX_REPLY {
                 return Err(too_long());

@@ -1,7 +1,7 @@
-//! What OpenAI's two protocols share: names, ids, arguments and schemas as both want them.
+//! What OpenAI's two protocols share: ids, arguments, results and efforts as both want them.
 
 use super::Effort;
-use crate::model::ToolResult;
+use crate::model::{Request, Speaker, ToolResult};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
@@ -25,8 +25,9 @@ pub(super) fn parse_arguments(text: &str, cut: bool) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_string()))
 }
 
-/// A call's id in at most `max` bytes (at least 17). Servers make ids that others refuse, which shows when the model
-/// changes in the middle of a conversation. The same id always becomes the same one.
+/// A call's id in at most `max` bytes (at least 17), its letters as they are: Kimi wants its own back. Servers make ids
+/// that others refuse, which shows when the model changes in the middle of a conversation. The same id always becomes
+/// the same one.
 pub(super) fn call_id(id: &str, max: usize) -> Cow<'_, str> {
     if id.len() <= max {
         return Cow::Borrowed(id);
@@ -58,6 +59,14 @@ pub(super) fn effort(effort: Effort) -> &'static str {
         Effort::High => "high",
         Effort::Max => "xhigh",
     }
+}
+
+/// What the user says after a reply that another protocol's server paused: here a request ends with the user's words.
+pub(super) const GO_ON: &str = "Go on.";
+
+/// Whether the request ends with a reply that is to go on.
+pub(super) fn is_paused(request: &Request) -> bool {
+    request.messages.last().is_some_and(|message| message.speaker == Speaker::Assistant)
 }
 
 /// The name under which a reply's schema is sent.
@@ -95,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_ids_fit_the_strictest_server() {
+    fn ids_fit_the_strictest_server() {
         assert_eq!(call_id("call_1", 40), "call_1");
         let long = format!("chatcmpl-tool-{}", "0".repeat(32));
         let other = format!("chatcmpl-tool-{}1", "0".repeat(31));

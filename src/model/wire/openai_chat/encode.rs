@@ -7,9 +7,8 @@
 //! ```
 //! Blank text is never sent.
 
-use super::super::ids;
 use super::super::openai::{self, FORMAT};
-use super::super::{Effort, Target};
+use super::super::{Effort, Target, ids};
 use super::reasoning;
 use crate::model::catalog::{ChatTools, EffortStyle, OutputLimit, ReasoningEcho};
 use crate::model::{Block, Message, Request, Speaker, ToolCall, ToolSpec};
@@ -28,6 +27,9 @@ pub(in super::super) fn encode(request: &Request, target: &Target) -> Value {
             Speaker::User => user(message, &mut messages),
             Speaker::Assistant => messages.extend(assistant(message, target)),
         }
+    }
+    if openai::is_paused(request) {
+        messages.push(json!({ "role": "user", "content": openai::GO_ON }));
     }
     let mut body = Map::new();
     body.insert("model".into(), target.model.as_str().into());

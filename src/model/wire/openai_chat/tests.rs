@@ -481,6 +481,9 @@ fn a_whole_reply_reads_like_its_stream() {
         whole(&body.to_string()),
         "text \"hi\"\nusage 7 0 0 3 0\nthinking {\"reasoning_content\":\"r\"}\ncall a f {\"a\":1}\nstop Tool"
     );
-    assert!(whole("<!DOCTYPE html>").starts_with("failure Protocol: answered with HTML instead of JSON"));
+    let html = whole("<!DOCTYPE html><title>Welcome</title>");
+    assert!(html.starts_with("failure Protocol: answered with HTML (`Welcome`) instead of JSON"), "{html}");
+    let other = whole(r#"{"choices":"none"}"#);
+    assert!(other.starts_with("failure Protocol: sent a reply that cannot be read"), "{other}");
     assert_eq!(whole(r#"{"error":{"message":"no"}}"#), "failure Server: no");
 }

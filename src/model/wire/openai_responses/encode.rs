@@ -9,9 +9,8 @@
 //! calls            -> function_call
 //! ```
 
-use super::super::Target;
-use super::super::ids;
 use super::super::openai::{self, FORMAT};
+use super::super::{Target, ids};
 use crate::model::{Block, Message, Request, Speaker, ToolSpec};
 use serde_json::{Map, Value, json};
 
@@ -25,6 +24,10 @@ pub(in super::super) fn encode(request: &Request, target: &Target) -> Value {
             Speaker::User => user(message, &mut input),
             Speaker::Assistant => assistant(message, target, &mut input),
         }
+    }
+    if openai::is_paused(request) {
+        let go_on = json!({ "type": "input_text", "text": openai::GO_ON });
+        input.push(json!({ "type": "message", "role": "user", "content": [go_on] }));
     }
     let mut body = Map::new();
     body.insert("model".into(), target.model.as_str().into());
