@@ -17,6 +17,7 @@ mod settings;
 mod show;
 mod signals;
 mod state;
+mod trace;
 mod trust;
 mod wire;
 
@@ -43,6 +44,9 @@ enum Command {
     Plan(plan::PlanCommand),
     Runs(runs::RunsArgs),
     Show(show::ShowArgs),
+    /// Show what models were sent and answered, send a request again, compare two runs
+    #[command(subcommand)]
+    Trace(trace::TraceCommand),
     Models(models::ModelsArgs),
     Doctor(doctor::DoctorArgs),
 }
@@ -71,6 +75,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Plan(command) => plan::main(command, &mut out),
         Command::Runs(args) => runs::main(args, &mut out),
         Command::Show(args) => show::main(args, &mut out),
+        Command::Trace(command) => trace::main(command, &mut out),
         Command::Models(args) => models::main(&args, &mut out),
         Command::Doctor(args) => doctor::main(&args, &mut out),
     });

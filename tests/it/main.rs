@@ -8,6 +8,7 @@
 )]
 
 mod bad_input;
+mod bad_model;
 mod cassettes;
 mod chores;
 mod command;
@@ -26,12 +27,15 @@ mod sample;
 mod scenarios;
 mod scout;
 mod screens;
+mod settings;
 mod stops;
 mod store;
 mod streaming;
 mod tools;
+mod trace;
 mod turn;
 mod wire_anthropic;
 mod wire_checks;
+mod wire_checks_openai;
 mod wire_failures;
 mod wire_openai;

@@ -1,5 +1,6 @@
 //! Speaks to servers: providers as they are configured, one client for all of them, one model per `provider/model`.
 
+mod again;
 mod answer;
 mod client;
 mod egress;
