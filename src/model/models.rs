@@ -1,8 +1,22 @@
 //! The models of a run, by name.
 
 use super::Model;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Which models of a run are what, as data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Naming {
+    /// The run's own.
+    pub(crate) default: String,
+    /// The one for chores.
+    pub(crate) small: Option<String>,
+    /// Other names that nodes and roles use.
+    pub(crate) aliases: BTreeMap<String, String>,
+    /// Whether the run's own answers whoever is named.
+    pub(crate) only_default: bool,
+}
 
 /// The models of a run: its own, and others that nodes or roles name.
 #[derive(Clone)]
@@ -57,6 +71,16 @@ impl Models {
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Model>> {
         let name = self.aliases.get(name).map_or(name, String::as_str);
         if self.only_default || name == self.default.name() { Some(&self.default) } else { self.others.get(name) }
+    }
+
+    /// Which of them is what, by name.
+    pub(crate) fn naming(&self) -> Naming {
+        Naming {
+            default: self.default.name().to_string(),
+            small: self.small.as_ref().map(|small| small.name().to_string()),
+            aliases: self.aliases.clone(),
+            only_default: self.only_default,
+        }
     }
 
     /// The same models, each with something around it that keeps its name. The run's own is handed in first.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sortie::agent::history::History;
 use sortie::model::catalog::{ChatTools, EffortStyle, OutputLimit, Quirks, ReasoningEcho};
 use sortie::model::wire::{Effort, Protocol, Target};
-use sortie::model::{StopKind, Block, Opaque, Request, ToolCall, ToolResult, ToolSpec};
+use sortie::model::{Block, Opaque, Request, StopKind, ToolCall, ToolResult, ToolSpec};
 use std::collections::HashSet;
 
 /// What is wrong with the body of a Chat Completions request.
