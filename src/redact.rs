@@ -12,7 +12,7 @@ pub const HIDDEN: &str = "***";
 
 /// Bytes of the shortest secret that is looked for. Local servers are given words such as `ollama` or `EMPTY` for a key;
 /// to hide these would only make text unreadable.
-const SHORTEST: usize = 8;
+pub(crate) const SHORTEST: usize = 8;
 
 /// Bytes of the shortest piece of a secret that is hidden at a cut.
 const SHORTEST_PIECE: usize = 4;

@@ -35,14 +35,14 @@ pub(crate) struct ModelsArgs {
 
 const HELP: &str = "\
 Set up a provider by its key:
-  export ANTHROPIC_API_KEY=…        # or OPENAI_API_KEY, DEEPSEEK_API_KEY, MOONSHOT_API_KEY, OPENROUTER_API_KEY
+  export ANTHROPIC_API_KEY=…
 
 or in ~/.config/sortie/config.toml, for any server that speaks one of the three protocols:
   model = \"local/qwen3\"
   [providers.local]
   protocol = \"openai-chat\"          # or anthropic, openai-responses
   base_url = \"http://127.0.0.1:8080/v1\"
-  key_env = \"LOCAL_API_KEY\"         # the variable that holds the key; leave it out where none is needed
+  key_env = \"LOCAL_API_KEY\"         # the variable that holds the key, if one is needed
 
 Examples:
   sortie models

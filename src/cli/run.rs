@@ -100,7 +100,7 @@ Examples:
   sortie run --plan plans/review.toml --dry-run
   sortie run \"how are errors reported?\" --output json | jq -r .answer
 
-Exit codes: 0 all succeeded · 1 something did not · 2 usage or plan error · 3 deadline · 4 no model call succeeded ·
+Exit codes: 0 all succeeded · 1 something did not · 2 usage, config or plan error · 3 deadline · 4 no model call succeeded ·
 130 interrupted · 143 terminated";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

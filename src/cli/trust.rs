@@ -130,7 +130,7 @@ impl Question<'_> {
                     0 | 1 => String::new(),
                     more => format!(" and {} more", more - 1),
                 };
-                format!("its settings have changed since you trusted it (`{}`{more})", first.unwrap_or_default())
+                format!("the settings have changed since you trusted them (`{}`{more})", first.unwrap_or_default())
             }
             Standing::Declined => "you do not trust the workspace".to_string(),
             Standing::Broken(file, problem) => format!(

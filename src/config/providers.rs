@@ -149,6 +149,9 @@ impl<'a> Providers<'a> {
             Some((provider, model)) if !provider.is_empty() && !model.is_empty() => (provider, model),
             Some(_) | None => return Err(self.unknown(name)),
         };
+        if !self.knows(provider) {
+            return Err(self.unknown(name));
+        }
         let provider = self.provider(provider, streams)?;
         let settings = self.settings.models.get(name).cloned().unwrap_or_default();
         Ok(Resolved { provider: Arc::new(provider), model: model.to_string(), settings })
@@ -216,7 +219,7 @@ impl<'a> Providers<'a> {
     /// As [`Providers::resolve`].
     pub fn provider(&self, name: &str, streams: usize) -> Result<Provider, NoModel> {
         let built_in = built_in(name);
-        if built_in.is_none() && !self.settings.providers.contains_key(name) {
+        if !self.knows(name) {
             return Err(self.unknown(&format!("{name}/…")));
         }
         let settings = self.layered(name);
@@ -249,6 +252,10 @@ impl<'a> Providers<'a> {
             tool_mode: settings.tool_mode.unwrap_or(ToolMode::Auto),
             ca_file: settings.ca_file,
         })
+    }
+
+    fn knows(&self, provider: &str) -> bool {
+        built_in(provider).is_some() || self.settings.providers.contains_key(provider)
     }
 
     /// What is known of a provider: environment over config over what is built in.

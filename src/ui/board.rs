@@ -60,6 +60,7 @@ impl Board {
             | EventKind::NodeExpanded { .. }
             | EventKind::TurnFinished { .. }
             | EventKind::ModelSwitched { .. }
+            | EventKind::Titled { .. }
             | EventKind::ToolStarted { .. }
             | EventKind::ToolFinished { .. }
             | EventKind::CancelRequested { .. }

@@ -93,6 +93,9 @@ pub(crate) fn line(kind: &EventKind, style: Style) -> Option<String> {
             if end.usage.total() > 0 {
                 line.push_str(&format!(", {}", token_count(&end.usage)));
             }
+            if !end.cost.is_unknown() {
+                line.push_str(&format!(", {}", end.cost));
+            }
             if end.tool_calls > 0 {
                 line.push_str(&format!(", {}", plural(end.tool_calls as usize, "tool call")));
             }
@@ -107,6 +110,7 @@ pub(crate) fn line(kind: &EventKind, style: Style) -> Option<String> {
             None => format!("stopping: {}", one_line(reason, SENTENCE)),
         },
         EventKind::RunStarted { .. }
+        | EventKind::Titled { .. }
         | EventKind::TurnFinished { .. }
         | EventKind::ToolStarted { .. }
         | EventKind::ToolFinished { .. }

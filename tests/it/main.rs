@@ -8,8 +8,11 @@
 )]
 
 mod bad_input;
+mod bad_model;
 mod cassettes;
+mod chores;
 mod command;
+mod costs;
 mod docs;
 mod kit;
 mod merges;
@@ -24,6 +27,7 @@ mod sample;
 mod scenarios;
 mod scout;
 mod screens;
+mod settings;
 mod stops;
 mod store;
 mod streaming;
@@ -32,5 +36,6 @@ mod trace;
 mod turn;
 mod wire_anthropic;
 mod wire_checks;
+mod wire_checks_openai;
 mod wire_failures;
 mod wire_openai;

@@ -23,7 +23,12 @@ impl Server {
     pub(crate) fn new(answer: impl Into<String>) -> Self {
         let answer = answer.into();
         Server::serve(move |mut stream, heard| {
-            let _ = heard.send(head(&mut stream));
+            let head = head(&mut stream);
+            // What is left unread when a connection is closed resets it, and the answer may be lost.
+            let length =
+                head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+            let _ = stream.read_exact(&mut vec![0; length.unwrap_or(0)]);
+            let _ = heard.send(head);
             let _ = stream.write_all(answer.as_bytes());
         })
     }
@@ -46,15 +51,17 @@ impl Server {
         })
     }
 
-    fn serve(each: impl Fn(TcpStream, &Sender<String>) + Send + 'static) -> Self {
+    fn serve(each: impl Fn(TcpStream, &Sender<String>) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let place = listener.local_addr().unwrap().to_string();
         let (heard, requests) = channel();
+        let each = Arc::new(each);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let stream = stream.unwrap();
+                let (stream, heard, each) = (stream.unwrap(), heard.clone(), Arc::clone(&each));
                 stream.set_read_timeout(Some(PATIENCE)).unwrap();
-                each(stream, &heard);
+                // A client may open more connections than it uses.
+                std::thread::spawn(move || each(stream, &heard));
             }
         });
         Server { place, requests: Mutex::new(requests) }

@@ -250,8 +250,8 @@ fn malformed_arguments_and_odd_ids_are_sent_in_a_form_that_is_taken() {
         calls,
         [
             ("f_read_0".to_string(), json!("{\"a\": \"b")),
-            ("f_read_0_2".to_string(), json!("[1]")),
-            ("call".to_string(), json!("null")),
+            ("f_read_0_2".to_string(), json!([1])),
+            ("call".to_string(), Value::Null),
         ]
     );
     assert_eq!(

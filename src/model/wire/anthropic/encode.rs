@@ -111,8 +111,7 @@ fn block<'r>(block: &'r Block, target: &Target, ids: &mut Ids<'r>) -> Option<Val
             let input = match &call.args {
                 Value::Object(args) => Value::Object(args.clone()),
                 // A malformed call stays readable to the model, in the only form that is taken.
-                Value::String(raw) => json!({ "unparsed": raw }),
-                other => json!({ "unparsed": other.to_string() }),
+                other => json!({ "unparsed": other }),
             };
             let (id, name) = (ids.safe(&call.id), ids::name(&call.name));
             Some(json!({ "type": "tool_use", "id": id, "name": name, "input": input }))
