@@ -307,10 +307,10 @@ fn each_model_of_a_run_has_its_place_again() {
         let models = tape.models(own)?;
         let name = |model: &Arc<dyn Model>| model.name().to_string();
         let meant = ["sonnet", "a/other", "unknown"].map(|wanted| models.get(wanted).map(name));
-        Some((name(models.default_model()), models.small().map(name), meant))
+        Some((name(models.default_model()), name(models.small()?), meant))
     };
     let name = |name: &str| Some(name.to_string());
-    let recorded = ("z/own".to_string(), name("a/small"), [name("a/other"), name("a/other"), None]);
+    let recorded = ("z/own".to_string(), "a/small".to_string(), [name("a/other"), name("a/other"), None]);
     assert_eq!(of(None), Some(recorded));
     let (own, _, meant) = of(Some("a/other")).unwrap();
     assert_eq!((own.as_str(), meant), ("a/other", [name("a/other"), name("a/other"), name("a/other")]));
