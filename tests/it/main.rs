@@ -26,3 +26,4 @@ mod stops;
 mod store;
 mod tools;
 mod turn;
+mod wire;
