@@ -213,13 +213,13 @@ fn one_line(source: &str, span: Range<usize>) -> Range<usize> {
 
 /// What reading and linting find, before places have lines and columns.
 #[derive(Debug, Default)]
-pub(super) struct Findings {
+pub(crate) struct Findings {
     list: Vec<Finding>,
 }
 
 /// A problem in the making.
 #[derive(Debug)]
-pub(super) struct Finding {
+pub(crate) struct Finding {
     severity: Severity,
     code: &'static str,
     message: String,
@@ -229,23 +229,23 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    pub(super) fn hint(&mut self, hint: impl Into<String>) -> &mut Self {
+    pub(crate) fn hint(&mut self, hint: impl Into<String>) -> &mut Self {
         self.hint = hint.into();
         self
     }
 
-    pub(super) fn related(&mut self, spot: &Spot, what: impl Into<String>) -> &mut Self {
+    pub(crate) fn related(&mut self, spot: &Spot, what: impl Into<String>) -> &mut Self {
         self.related.push((spot.clone(), what.into()));
         self
     }
 }
 
 impl Findings {
-    pub(super) fn error(&mut self, code: &'static str, spot: &Spot, message: impl Into<String>) -> &mut Finding {
+    pub(crate) fn error(&mut self, code: &'static str, spot: &Spot, message: impl Into<String>) -> &mut Finding {
         self.add(Severity::Error, code, spot, message.into())
     }
 
-    pub(super) fn warning(&mut self, code: &'static str, spot: &Spot, message: impl Into<String>) -> &mut Finding {
+    pub(crate) fn warning(&mut self, code: &'static str, spot: &Spot, message: impl Into<String>) -> &mut Finding {
         self.add(Severity::Warning, code, spot, message.into())
     }
 
@@ -256,17 +256,17 @@ impl Findings {
         &mut self.list[at]
     }
 
-    pub(super) fn has_errors(&self) -> bool {
+    pub(crate) fn has_errors(&self) -> bool {
         self.list.iter().any(|finding| finding.severity == Severity::Error)
     }
 
     /// Whether there is so much wrong that no one will read a hint that is costly to find.
-    pub(super) fn crowded(&self) -> bool {
+    pub(crate) fn crowded(&self) -> bool {
         self.list.len() > MAX_SHOWN
     }
 
     /// The problems in order of place; `text` is what the spans are in.
-    pub(super) fn finish(mut self, text: &str) -> Problems {
+    pub(crate) fn finish(mut self, text: &str) -> Problems {
         self.list.sort_by(|a, b| in_order(&a.spot, &b.spot));
         let lines = Lines::new(text);
         let list = self.list.into_iter().map(|finding| Problem {

@@ -51,42 +51,64 @@ const SYNONYMS: [(&str, &str); 19] = [
 /// No node may take longer: a number that large is a slip, and clocks must be able to add it.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
+/// Keys that are not ours, and what to say about them.
+pub(crate) struct Words {
+    /// What a later version brings, at any level.
+    pub(crate) later: &'static [&'static str],
+    /// What people write when they think of another tool, with the key of ours.
+    pub(crate) synonyms: &'static [(&'static str, &'static str)],
+}
+
+/// Those of plans.
+const OF_PLANS: Words = Words { later: &LATER, synonyms: &SYNONYMS };
+
 /// The fields of one table.
-pub(super) struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     entries: &'a [Entry],
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of a table whose keys must be `known`; `of` names the table: "a node".
-    pub(super) fn new(value: &'a Placed, of: &str, known: &[&str], findings: &mut Findings) -> Option<Self> {
+    /// The fields of a plan's table whose keys must be `known`; `of` names the table: "a node".
+    pub(crate) fn new(value: &'a Placed, of: &str, known: &[&str], findings: &mut Findings) -> Option<Self> {
+        Fields::with(value, of, known, &OF_PLANS, findings)
+    }
+
+    /// The same in another kind of file.
+    pub(crate) fn with(
+        value: &'a Placed,
+        of: &str,
+        known: &[&str],
+        words: &Words,
+        findings: &mut Findings,
+    ) -> Option<Self> {
         let Shape::Table(entries) = &value.shape else {
             findings.error("wrong-type", &value.spot, format!("{of} must be a table, not {}", value.describe()));
             return None;
         };
         for entry in entries {
             if !known.contains(&entry.key.as_str()) {
-                unknown_key(entry, of, known, findings);
+                unknown_key(entry, of, known, words, findings);
             }
         }
         Some(Fields { entries })
     }
 
     /// The value of a key. JSON's null means that the key is not there.
-    pub(super) fn get(&self, key: &str) -> Option<&'a Placed> {
+    pub(crate) fn get(&self, key: &str) -> Option<&'a Placed> {
         self.entry(key).map(|entry| &entry.value)
     }
 
     /// The key with its value.
-    pub(super) fn entry(&self, key: &str) -> Option<&'a Entry> {
+    pub(crate) fn entry(&self, key: &str) -> Option<&'a Entry> {
         self.entries.iter().find(|entry| entry.key == key && !matches!(entry.value.shape, Shape::Null))
     }
 
-    pub(super) fn text(&self, key: &str, findings: &mut Findings) -> Option<String> {
+    pub(crate) fn text(&self, key: &str, findings: &mut Findings) -> Option<String> {
         text(key, self.get(key)?, findings)
     }
 
     /// A whole number from 1 to `most`.
-    pub(super) fn count(&self, key: &str, most: u64, findings: &mut Findings) -> Option<u64> {
+    pub(crate) fn count(&self, key: &str, most: u64, findings: &mut Findings) -> Option<u64> {
         let value = self.get(key)?;
         let Shape::Number(number) = &value.shape else {
             wrong_type(key, "a whole number of at least 1", value, findings);
@@ -116,7 +138,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A duration such as `"10m"`.
-    pub(super) fn duration(&self, key: &str, findings: &mut Findings) -> Option<Duration> {
+    pub(crate) fn duration(&self, key: &str, findings: &mut Findings) -> Option<Duration> {
         let value = self.get(key)?;
         let example = "write a number with its unit: `\"90s\"`, `\"10m\"`, `\"1h 30m\"`";
         let Shape::Text(text) = &value.shape else {
@@ -143,7 +165,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Texts with their places, without repeats; one text alone is a list of one.
-    pub(super) fn texts(&self, key: &str, of: &str, findings: &mut Findings) -> Option<Vec<(String, Spot)>> {
+    pub(crate) fn texts(&self, key: &str, of: &str, findings: &mut Findings) -> Option<Vec<(String, Spot)>> {
         let value = self.get(key)?;
         let items = match &value.shape {
             Shape::Text(text) => return Some(vec![(text.clone(), value.spot.clone())]),
@@ -170,7 +192,7 @@ impl<'a> Fields<'a> {
 }
 
 /// A value that must be text.
-pub(super) fn text(key: &str, value: &Placed, findings: &mut Findings) -> Option<String> {
+pub(crate) fn text(key: &str, value: &Placed, findings: &mut Findings) -> Option<String> {
     match &value.shape {
         Shape::Text(text) => Some(text.clone()),
         Shape::Null | Shape::Bool(_) | Shape::Number(_) | Shape::Date(_) | Shape::List(_) | Shape::Table(_) => {
@@ -181,7 +203,7 @@ pub(super) fn text(key: &str, value: &Placed, findings: &mut Findings) -> Option
 }
 
 /// Says which type was expected and what is there instead.
-pub(super) fn wrong_type<'f>(
+pub(crate) fn wrong_type<'f>(
     key: &str,
     expected: &str,
     value: &Placed,
@@ -191,14 +213,14 @@ pub(super) fn wrong_type<'f>(
     findings.error("wrong-type", &value.spot, message)
 }
 
-fn unknown_key(entry: &Entry, of: &str, known: &[&str], findings: &mut Findings) {
+fn unknown_key(entry: &Entry, of: &str, known: &[&str], words: &Words, findings: &mut Findings) {
     let key = entry.key.as_str();
-    if LATER.contains(&key) {
+    if words.later.contains(&key) {
         let message = format!("`{key}` is not supported by this version yet");
         findings.error("not-supported-yet", &entry.key_spot, message).hint("remove it for now");
         return;
     }
-    let synonym = SYNONYMS.iter().find(|(theirs, ours)| *theirs == key && known.contains(ours));
+    let synonym = words.synonyms.iter().find(|(theirs, ours)| *theirs == key && known.contains(ours));
     let meant = synonym.map(|(_, ours)| *ours).or_else(|| nearest(key, known.iter().copied()));
     let hint = match meant {
         Some(meant) => format!("did you mean `{meant}`?"),

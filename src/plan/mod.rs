@@ -10,8 +10,8 @@
 //! expressions, `names` finds what they speak of; `show` draws a plan as tree, Mermaid, DOT or JSON.
 
 mod command;
-mod diag;
-mod fields;
+pub(crate) mod diag;
+pub(crate) mod fields;
 mod graph;
 mod inputs;
 mod lint;
@@ -22,8 +22,8 @@ mod parse;
 mod parse_node;
 mod ready;
 mod show;
-mod source;
-mod suggest;
+pub(crate) mod source;
+pub(crate) mod suggest;
 mod template;
 
 pub use diag::{Place, Problem, Problems, Severity};

@@ -41,21 +41,21 @@ impl Format {
 }
 
 /// The text that spans refer to: without byte-order mark, with `\n` at the end of lines.
-pub(super) fn normalise(text: &str) -> Cow<'_, str> {
+pub(crate) fn normalise(text: &str) -> Cow<'_, str> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.contains("\r\n") { Cow::Owned(text.replace("\r\n", "\n")) } else { Cow::Borrowed(text) }
 }
 
 /// Where a value stands: bytes of the normalised text, or a JSON pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Spot {
+pub(crate) enum Spot {
     Text(Range<usize>),
     Pointer(String),
 }
 
 impl Spot {
     /// The start of the whole plan.
-    pub(super) fn start(&self) -> Spot {
+    pub(crate) fn start(&self) -> Spot {
         match self {
             Spot::Text(_) => Spot::Text(0..0),
             Spot::Pointer(_) => Spot::Pointer(String::new()),
@@ -65,14 +65,14 @@ impl Spot {
 
 /// A value and its place.
 #[derive(Debug)]
-pub(super) struct Placed {
-    pub(super) spot: Spot,
-    pub(super) shape: Shape,
+pub(crate) struct Placed {
+    pub(crate) spot: Spot,
+    pub(crate) shape: Shape,
 }
 
 /// What the value is.
 #[derive(Debug)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     Null,
     Bool(bool),
     Number(Number),
@@ -85,15 +85,15 @@ pub(super) enum Shape {
 
 /// A key with its value. No table holds a key twice.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) key: String,
-    pub(super) key_spot: Spot,
-    pub(super) value: Placed,
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) key_spot: Spot,
+    pub(crate) value: Placed,
 }
 
 impl Placed {
     /// What it is, in words that read after "not": ``the text `x` ``, `a list`.
-    pub(super) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match &self.shape {
             Shape::Null => "null".to_owned(),
             Shape::Bool(value) => format!("`{value}`"),
@@ -106,7 +106,7 @@ impl Placed {
     }
 
     /// The same without places. A date becomes text.
-    pub(super) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         match &self.shape {
             Shape::Null => Value::Null,
             Shape::Bool(value) => Value::Bool(*value),
@@ -121,7 +121,7 @@ impl Placed {
 }
 
 /// Reads TOML. `None` when its syntax is broken; every error that the parser recovers from has then been found.
-pub(super) fn read_toml(text: &str, findings: &mut Findings) -> Option<Placed> {
+pub(crate) fn read_toml(text: &str, findings: &mut Findings) -> Option<Placed> {
     let (document, errors) = DeTable::parse_recoverable(text);
     let newlines: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
     let mut lines: HashSet<usize> = HashSet::new();
@@ -189,7 +189,7 @@ fn too_deep(spot: &Spot, findings: &mut Findings) {
 }
 
 /// Reads JSON. `None` when its syntax is broken.
-pub(super) fn read_json(text: &str, findings: &mut Findings) -> Option<Placed> {
+pub(crate) fn read_json(text: &str, findings: &mut Findings) -> Option<Placed> {
     match serde_json::from_str::<&RawValue>(text) {
         Ok(raw) => Some(json_value(text, raw.get(), 0, findings)),
         Err(error) => {
@@ -302,7 +302,7 @@ impl<'de> Visitor<'de> for Parts {
 }
 
 /// A value from a model's tool call; its places are JSON pointers.
-pub(super) fn read_value(value: &Value, findings: &mut Findings) -> Placed {
+pub(crate) fn read_value(value: &Value, findings: &mut Findings) -> Placed {
     from_value(value, String::new(), 0, findings)
 }
 

@@ -90,7 +90,7 @@ impl StoreError {
 }
 
 /// The system's words without the number.
-fn reason(error: &io::Error) -> String {
+pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {
         Some(at) => text[..at].to_lowercase(),
@@ -120,7 +120,7 @@ pub fn file_name(name: &str) -> String {
 }
 
 /// FNV-1a with 64 bits: a hash for names that must be the same in every build and release.
-fn fnv(bytes: &[u8]) -> u64 {
+pub(crate) fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 

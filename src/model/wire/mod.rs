@@ -9,6 +9,8 @@
 
 mod anthropic;
 mod failure;
+mod loose;
+mod openai;
 mod openai_chat;
 mod openai_responses;
 pub mod sse;
@@ -89,7 +91,7 @@ impl Protocol {
     pub fn decoder(self, name: Arc<str>) -> Decoder {
         match self {
             Protocol::Anthropic => Decoder::Anthropic(anthropic::Decoder::new(name)),
-            Protocol::OpenaiChat => Decoder::OpenaiChat(openai_chat::Decoder::new(name)),
+            Protocol::OpenaiChat => Decoder::OpenaiChat(Box::new(openai_chat::Decoder::new(name))),
             Protocol::OpenaiResponses => Decoder::OpenaiResponses(openai_responses::Decoder::new(name)),
         }
     }
@@ -101,7 +103,7 @@ pub enum Decoder {
     /// Messages.
     Anthropic(anthropic::Decoder),
     /// Chat Completions.
-    OpenaiChat(openai_chat::Decoder),
+    OpenaiChat(Box<openai_chat::Decoder>),
     /// Responses.
     OpenaiResponses(openai_responses::Decoder),
 }

@@ -1,4 +1,4 @@
-//! The settings of a run, resolved once. Nothing below this reads environment, arguments or the current directory.
+//! What a run is told to do, resolved once.
 
 use crate::plan::Plan;
 use indexmap::IndexMap;
