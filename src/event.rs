@@ -4,7 +4,7 @@
 //! (text as it streams, what a subagent is doing) are for screens, are never logged and are dropped first.
 
 use crate::agent::{Attempt, AttemptEnd};
-use crate::model::{StopKind, Usage};
+use crate::model::{Bill, StopKind, Switch, Usage, Wait};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -146,8 +146,31 @@ pub enum EventKind {
         turn: u32,
         /// Why the reply ended.
         stop: StopKind,
-        /// What it cost.
+        /// Its tokens.
         usage: Usage,
+        /// What it cost, where the price is known.
+        #[serde(default, skip_serializing_if = "Bill::is_unknown")]
+        cost: Bill,
+    },
+    /// A model call waits before it goes out (again).
+    ModelWaiting {
+        /// The conversation.
+        node: String,
+        /// Which model call.
+        turn: u32,
+        /// What for, and how long.
+        #[serde(flatten)]
+        wait: Wait,
+    },
+    /// Another model answers a call from here on.
+    ModelSwitched {
+        /// The conversation.
+        node: String,
+        /// Which model call.
+        turn: u32,
+        /// Which model, and why.
+        #[serde(flatten)]
+        switch: Switch,
     },
     /// A tool call starts.
     ToolStarted {
@@ -206,6 +229,9 @@ pub enum EventKind {
         problem: Option<String>,
         /// All model calls together.
         usage: Usage,
+        /// What they have cost, where prices are known.
+        #[serde(default, skip_serializing_if = "Bill::is_unknown")]
+        cost: Bill,
     },
     /// Live: words as they stream.
     Words {
@@ -240,6 +266,8 @@ impl EventKind {
             | EventKind::NodeStarted { .. }
             | EventKind::NodeFinished { .. }
             | EventKind::TurnFinished { .. }
+            | EventKind::ModelWaiting { .. }
+            | EventKind::ModelSwitched { .. }
             | EventKind::ToolStarted { .. }
             | EventKind::ToolFinished { .. }
             | EventKind::CancelRequested { .. }

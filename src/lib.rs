@@ -50,6 +50,7 @@ pub mod model;
 pub mod permission;
 pub mod plan;
 pub mod process;
+pub mod redact;
 pub mod store;
 pub mod text;
 pub mod tool;

@@ -4,7 +4,7 @@
 //! recorded attempt can run again alone, in another process, or elsewhere.
 
 use crate::agent::report::Report;
-use crate::model::Usage;
+use crate::model::{Bill, Usage};
 use crate::plan::{Cause, CauseKind, Outcome};
 use crate::tool::{FileRead, Searched};
 use crate::workspace::Coverage;
@@ -74,6 +74,9 @@ pub struct AttemptEnd {
     /// Tokens of its model calls.
     #[serde(default)]
     pub usage: Usage,
+    /// What they have cost.
+    #[serde(default, skip_serializing_if = "Bill::is_unknown")]
+    pub cost: Bill,
     /// Tool calls made, `report` included.
     #[serde(default)]
     pub tool_calls: u32,
@@ -100,6 +103,7 @@ impl AttemptEnd {
             report: None,
             facts: Facts::default(),
             usage: Usage::default(),
+            cost: Bill::default(),
             tool_calls: 0,
             turns: 0,
         }

@@ -1,29 +1,29 @@
 //! Drives one conversation: calls the model, runs the tools, writes the transcript, until the machine says it is over.
 //!
-//! The loop does what [`Machine::step`] says and hands back what came of it. Whatever it waits for, it also waits for
-//! the conversation's end from outside (stop, time limit), and then lets the machine close what is open. It holds no
-//! permit and no lock while it waits.
+//! The loop does what [`Machine::step`] says and hands back what came of it. While a reply streams, calls that the
+//! machine lets start already run beside it. Whatever it waits for, it also waits for the conversation's end from outside
+//! (stop, time limit), and then lets the machine close what is open. It holds no lock while it waits, and no stream while
+//! it waits for tools alone.
 
+use super::calls::{Calls, Ended};
 use super::history::Record;
 use super::turn::{End, Machine, Step};
 use crate::cancel::Cancel;
-use crate::error::panic_words;
 use crate::event::EventKind;
-use crate::model::{self, Delta, Model, ModelError, Reply, Request, ToolCall, ToolResult, ToolSpec, Usage};
+use crate::model::{
+    self, Bill, Delta, Incoming, Model, ModelError, ModelErrorKind, Reply, Request, ToolCall, ToolSpec, Usage,
+};
 use crate::plan::CauseKind;
 use crate::store::Store;
-use crate::text;
-use crate::tool::{Effect, ToolCallEnd, ToolContext, Toolset};
+use crate::tool::{Effect, ToolContext, Toolset};
 use crate::ui::Bus;
 use futures_util::FutureExt;
-use futures_util::stream::{FuturesUnordered, StreamExt};
-use std::collections::HashSet;
-use std::panic::AssertUnwindSafe;
+use indexmap::IndexSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Tokens that a reply may have unless its model says otherwise.
+/// Tokens that a reply may have at first. A model that can give more is allowed to once a reply was cut.
 const MAX_OUTPUT: u32 = 16_000;
 
 /// All that a conversation needs besides its machine.
@@ -64,13 +64,15 @@ pub(crate) struct Talk {
     pub(crate) end: End,
     /// Tokens of all its model calls.
     pub(crate) usage: Usage,
+    /// What they have cost.
+    pub(crate) cost: Bill,
     /// Tool calls made, `report` included.
     pub(crate) tool_calls: u32,
     /// Model calls made.
     pub(crate) turns: u32,
-    /// Model calls that gave a reply.
+    /// Model calls that gave a whole reply.
     pub(crate) replies: u32,
-    /// Model calls that failed; those that a stop cut off did not.
+    /// Model calls that failed or broke; those that a stop cut off did not.
     pub(crate) failures: u32,
 }
 
@@ -80,17 +82,18 @@ enum Stop {
     Late(Duration),
 }
 
-/// Why a model call gave no reply.
-enum NoReply {
-    Stopped(Stop),
+/// How a model call ended.
+enum Heard {
+    /// With a whole reply.
+    Whole,
+    /// The stream broke after the model had begun to speak, in a way that may pass.
+    Cut(ModelError),
+    /// For good.
     Failed(ModelError),
-}
-
-/// What a tool call came to.
-enum Called {
-    Ended(ToolCallEnd),
-    /// It panicked, with these words.
-    Panicked(String),
+    /// The conversation must end.
+    Stopped(Stop),
+    /// A tool that ran meanwhile ends the conversation.
+    Broken { kind: CauseKind, problem: String },
 }
 
 impl Conversation {
@@ -99,6 +102,7 @@ impl Conversation {
         let mut talk = Talk {
             end: End::Answered(String::new()),
             usage: Usage::default(),
+            cost: Bill::default(),
             tool_calls: 0,
             turns: 0,
             replies: 0,
@@ -109,105 +113,168 @@ impl Conversation {
             system: self.system.to_string(),
             tools: self.specs.to_vec(),
         });
+        if self.model.max_output().is_some_and(|most| most > MAX_OUTPUT) {
+            machine.can_raise_output();
+        }
+        let mut calls = Calls::new(self);
         talk.end = loop {
             self.write_down(machine);
             match machine.step() {
                 Step::End(end) => break end,
-                Step::CallModel { turn } => self.take_turn(turn, machine, &mut talk).await,
-                Step::RunTools(calls) => self.run_tools(machine, calls, &talk.usage).await,
+                Step::CallModel { turn } => self.take_turn(turn, machine, &mut calls, &mut talk).await,
+                Step::RunTools(now) => self.run_tools(machine, &mut calls, now, &talk.usage).await,
             }
         };
+        calls.abandon();
         self.write_down(machine);
         talk.turns = machine.turns();
         talk
     }
 
     /// Calls the model and hands in what came of it.
-    async fn take_turn(&self, turn: u32, machine: &mut Machine, talk: &mut Talk) {
+    async fn take_turn(&self, turn: u32, machine: &mut Machine, calls: &mut Calls<'_>, talk: &mut Talk) {
         self.doing("thinking", &talk.usage);
         let mut reply = Reply::default();
-        let done = {
-            let call = self.call_model(turn, machine, &talk.usage, &mut reply);
-            tokio::select! {
-                biased;
-                stop = self.stopped() => Err(NoReply::Stopped(stop)),
-                done = call => done.map_err(NoReply::Failed),
-            }
-        };
+        let (heard, started) = self.listen(turn, machine, calls, &mut reply, &talk.usage).await;
         // What a call has cost is counted whatever became of it.
-        talk.usage += reply.usage;
-        if done.is_ok() || reply.usage != Usage::default() {
-            let (stop, usage) = (reply.stop, reply.usage);
-            self.bus.emit(EventKind::TurnFinished { node: self.name.to_string(), turn, stop, usage });
+        let (stop, usage, cost) = (reply.stop, reply.usage, reply.bill());
+        talk.usage += usage;
+        talk.cost += cost;
+        if matches!(heard, Heard::Whole | Heard::Cut(_)) || usage != Usage::default() {
+            self.bus.emit(EventKind::TurnFinished { node: self.name.to_string(), turn, stop, usage, cost });
         }
-        match done {
-            Ok(()) => {
+        match heard {
+            Heard::Whole => {
                 talk.replies += 1;
                 talk.tool_calls += count_calls(&reply);
                 machine.replied(reply);
             }
-            Err(NoReply::Failed(error)) => {
+            Heard::Cut(error) => {
                 talk.failures += 1;
+                talk.tool_calls += started;
+                machine.cut(reply, &error.to_string());
+            }
+            Heard::Failed(error) => {
+                talk.failures += 1;
+                talk.tool_calls += started;
+                calls.abandon();
                 machine.broken_off(reply);
                 machine.model_failed(&error.to_string());
             }
-            Err(NoReply::Stopped(stop)) => {
+            Heard::Stopped(stop) => {
+                talk.tool_calls += started;
                 machine.broken_off(reply);
-                self.stop(machine, &stop, &HashSet::new());
+                self.stop(machine, &stop, calls);
+            }
+            Heard::Broken { kind, problem } => {
+                talk.tool_calls += started;
+                machine.broken_off(reply);
+                self.broken(machine, kind, &problem, calls);
             }
         }
     }
 
-    async fn call_model(
+    /// Reads a reply, and starts those of its calls that need not wait for the rest of it. Returns how many.
+    async fn listen(
         &self,
         turn: u32,
-        machine: &Machine,
-        usage: &Usage,
+        machine: &mut Machine,
+        calls: &mut Calls<'_>,
         reply: &mut Reply,
-    ) -> Result<(), ModelError> {
-        let request = Request {
+        before: &Usage,
+    ) -> (Heard, u32) {
+        let mut started = 0;
+        let mut incoming = Incoming::new(self.model.as_ref(), self.request(turn, machine), self.idle_timeout);
+        let stopped = self.stopped();
+        tokio::pin!(stopped);
+        let heard = loop {
+            tokio::select! {
+                biased;
+                stop = &mut stopped => break Heard::Stopped(stop),
+                Some(ended) = calls.next() => match ended {
+                    Ended::Result(result) => machine.resolved(result),
+                    Ended::Broken { kind, problem } => break Heard::Broken { kind, problem },
+                },
+                delta = incoming.next() => match delta {
+                    Ok(Delta::Call(call)) => {
+                        // Nothing starts after a stop, also when this loop has not seen it yet.
+                        if let Some(stop) = self.stopped().now_or_never() {
+                            reply.push(Delta::Call(call));
+                            break Heard::Stopped(stop);
+                        }
+                        let effect = self.tools.effect(&call.name);
+                        let (call, starts) = machine.admit(call, effect);
+                        if starts {
+                            started += 1;
+                            calls.start(call.clone(), before);
+                        }
+                        reply.push(Delta::Call(call));
+                    }
+                    Ok(delta) => {
+                        if let Delta::Switched(_) = delta {
+                            calls.abandon();
+                            machine.void();
+                        }
+                        self.observe(turn, &delta, before);
+                        if reply.push(delta) {
+                            break Heard::Whole;
+                        }
+                    }
+                    Err(error) if incoming.has_spoken() && may_pass(error.kind) => break Heard::Cut(error),
+                    Err(error) => break Heard::Failed(error),
+                },
+            }
+        };
+        (heard, started)
+    }
+
+    fn request(&self, turn: u32, machine: &Machine) -> Request {
+        let most = self.model.max_output();
+        Request {
             conversation: self.name.to_string(),
             attempt: self.attempt,
             turn,
             system: Arc::clone(&self.system),
             tools: Arc::clone(&self.specs),
             messages: machine.messages(),
-            max_output: MAX_OUTPUT,
+            max_output: match most {
+                Some(most) if machine.is_raised() => most,
+                Some(most) => most.min(MAX_OUTPUT),
+                None => MAX_OUTPUT,
+            },
             format: None,
-        };
-        let so_far = usage.total();
-        let observe = |delta: &Delta| self.observe(delta, so_far);
-        model::receive(self.model.as_ref(), request, self.idle_timeout, reply, observe).await
-    }
-
-    fn observe(&self, delta: &Delta, so_far: u64) {
-        match delta {
-            Delta::Text(text) => {
-                self.bus.emit(EventKind::Words { node: self.name.to_string(), text: text.clone() });
-            }
-            Delta::Usage(usage) => self.bus.emit(EventKind::Doing {
-                node: self.name.to_string(),
-                what: "thinking".to_string(),
-                tokens: so_far + usage.total(),
-            }),
-            Delta::Waiting(_)
-            | Delta::Sent
-            | Delta::Switched(_)
-            | Delta::Partial(_)
-            | Delta::Thinking(_)
-            | Delta::Call(_)
-            | Delta::Cost(_)
-            | Delta::Stop(_) => {}
         }
     }
 
-    /// Runs the calls in order: neighbours that only read together, others alone.
-    async fn run_tools(&self, machine: &mut Machine, calls: Vec<ToolCall>, usage: &Usage) {
-        let mut rest = calls.as_slice();
+    /// Tells what there is to see of a delta.
+    fn observe(&self, turn: u32, delta: &Delta, before: &Usage) {
+        let node = || self.name.to_string();
+        match delta {
+            Delta::Text(text) => self.bus.emit(EventKind::Words { node: node(), text: text.clone() }),
+            Delta::Usage(usage) => {
+                let mut sum = *before;
+                sum += *usage;
+                self.doing("thinking", &sum);
+            }
+            Delta::Waiting(wait) => self.bus.emit(EventKind::ModelWaiting { node: node(), turn, wait: wait.clone() }),
+            Delta::Sent => self.doing("thinking", before),
+            Delta::Switched(switch) => {
+                self.bus.emit(EventKind::ModelSwitched { node: node(), turn, switch: switch.clone() });
+            }
+            Delta::Partial(_) | Delta::Thinking(_) | Delta::Call(_) | Delta::Cost(_) | Delta::Stop(_) => {}
+        }
+    }
+
+    /// Waits for what runs already, then runs these calls in order: neighbours that only read together, others alone.
+    async fn run_tools(&self, machine: &mut Machine, calls: &mut Calls<'_>, now: Vec<ToolCall>, usage: &Usage) {
+        if !self.drain(machine, calls, false).await {
+            return;
+        }
+        let mut rest = now.as_slice();
         while let Some(first) = rest.first() {
             // Nothing starts after a stop.
             if let Some(stop) = self.stopped().now_or_never() {
-                return self.stop(machine, &stop, &HashSet::new());
+                return self.stop(machine, &stop, calls);
             }
             let reads = |call: &&ToolCall| self.tools.effect(&call.name).is_none_or(|effect| effect == Effect::Read);
             let together = if reads(&first) { rest.iter().take_while(reads).count() } else { 1 };
@@ -215,73 +282,34 @@ impl Conversation {
             let (now, later) = rest.split_at(together);
             rest = later;
             // From here on they count as running, whichever is polled first.
-            now.iter().for_each(|call| self.tool_started(call, usage));
-            let mut running: HashSet<String> = now.iter().map(|call| call.id.clone()).collect();
-            let mut work: FuturesUnordered<_> = now.iter().map(|call| self.run_tool(call)).collect();
-            loop {
-                let done = tokio::select! {
-                    biased;
-                    stop = self.stopped(), if !waits_for_it => {
-                        drop(work);
-                        running.iter().for_each(|id| self.tool_finished(id, true, 0));
-                        return self.stop(machine, &stop, &running);
-                    }
-                    done = work.next() => done,
-                };
-                let Some((call, called)) = done else { break };
-                let (kind, problem) = match called {
-                    Called::Ended(ToolCallEnd::Done(text)) => {
-                        running.remove(&call.id);
-                        self.resolve(machine, call, text, false);
-                        continue;
-                    }
-                    Called::Ended(ToolCallEnd::Failed(text)) => {
-                        running.remove(&call.id);
-                        self.resolve(machine, call, text, true);
-                        continue;
-                    }
-                    Called::Ended(ToolCallEnd::Fatal(problem)) => (CauseKind::Tool, problem),
-                    Called::Panicked(words) => (
-                        CauseKind::Panic,
-                        format!("its tool `{}` panicked (a bug in it or in sortie): {words}", call.name),
-                    ),
-                };
-                drop(work);
-                running.iter().for_each(|id| self.tool_finished(id, true, 0));
-                return machine.stop(kind, &problem, |open| running.contains(open));
+            now.iter().for_each(|call| calls.start(call.clone(), usage));
+            if !self.drain(machine, calls, waits_for_it).await {
+                return;
             }
         }
     }
 
-    async fn run_tool<'c>(&self, call: &'c ToolCall) -> (&'c ToolCall, Called) {
-        let begun = Instant::now();
-        // A tool's panic is caught here, so that its call has an end and what the conversation came to is kept.
-        let ended = AssertUnwindSafe(self.tools.call(call, &self.context)).catch_unwind().await;
-        tracing::debug!(node = %self.name, tool = %call.name, took = ?begun.elapsed(), "tool");
-        match ended {
-            Ok(end) => (call, Called::Ended(end)),
-            Err(panic) => (call, Called::Panicked(panic_words(panic.as_ref()).to_string())),
+    /// Hands in the results of what runs until nothing does. Returns whether the conversation goes on.
+    async fn drain(&self, machine: &mut Machine, calls: &mut Calls<'_>, through_a_stop: bool) -> bool {
+        let stopped = self.stopped();
+        tokio::pin!(stopped);
+        loop {
+            tokio::select! {
+                biased;
+                stop = &mut stopped, if !through_a_stop => {
+                    self.stop(machine, &stop, calls);
+                    return false;
+                }
+                ended = calls.next() => match ended {
+                    None => return true,
+                    Some(Ended::Result(result)) => machine.resolved(result),
+                    Some(Ended::Broken { kind, problem }) => {
+                        self.broken(machine, kind, &problem, calls);
+                        return false;
+                    }
+                },
+            }
         }
-    }
-
-    fn resolve(&self, machine: &mut Machine, call: &ToolCall, text: String, is_error: bool) {
-        self.tool_finished(&call.id, is_error, text.len() as u64);
-        machine.resolved(ToolResult { id: call.id.clone(), text, is_error });
-    }
-
-    fn tool_started(&self, call: &ToolCall, usage: &Usage) {
-        let subject = subject(&call.args);
-        self.doing(&format!("{} {subject}", call.name), usage);
-        self.bus.emit(EventKind::ToolStarted {
-            node: self.name.to_string(),
-            call: call.id.clone(),
-            tool: call.name.clone(),
-            subject,
-        });
-    }
-
-    fn tool_finished(&self, call: &str, is_error: bool, bytes: u64) {
-        self.bus.emit(EventKind::ToolFinished { node: self.name.to_string(), call: call.to_string(), is_error, bytes });
     }
 
     /// Resolves when the conversation must end from outside.
@@ -302,8 +330,7 @@ impl Conversation {
         }
     }
 
-    fn stop(&self, machine: &mut Machine, stop: &Stop, running: &HashSet<String>) {
-        self.context.cancel.cancel();
+    fn stop(&self, machine: &mut Machine, stop: &Stop, calls: &mut Calls<'_>) {
         let (kind, detail) = match stop {
             Stop::Told => match self.cancel.reason() {
                 Some(reason) => (reason.cause_kind(), reason.detail().to_string()),
@@ -313,10 +340,17 @@ impl Conversation {
                 (CauseKind::Timeout, format!("its time limit of {} has passed", humantime::format_duration(*limit)))
             }
         };
-        machine.stop(kind, &detail, |id| running.contains(id));
+        self.context.cancel.cancel();
+        self.broken(machine, kind, &detail, calls);
     }
 
-    fn doing(&self, what: &str, usage: &Usage) {
+    /// Ends the conversation with what runs dropped.
+    fn broken(&self, machine: &mut Machine, kind: CauseKind, detail: &str, calls: &mut Calls<'_>) {
+        let running: IndexSet<String> = calls.abandon();
+        machine.stop(kind, detail, |id| running.contains(id));
+    }
+
+    pub(super) fn doing(&self, what: &str, usage: &Usage) {
         self.bus.emit(EventKind::Doing { node: self.name.to_string(), what: what.to_string(), tokens: usage.total() });
     }
 
@@ -334,12 +368,28 @@ impl Conversation {
     }
 }
 
-fn count_calls(reply: &Reply) -> u32 {
-    reply.blocks.iter().filter(|block| matches!(block, model::Block::ToolCall(_))).count() as u32
+/// Whether a stream that broke so is worth going on from what it said. What was wrong before the model spoke has been
+/// tried again already where that helps.
+fn may_pass(kind: ModelErrorKind) -> bool {
+    match kind {
+        ModelErrorKind::Cut
+        | ModelErrorKind::Server
+        | ModelErrorKind::Network
+        | ModelErrorKind::Overloaded
+        | ModelErrorKind::RateLimit
+        | ModelErrorKind::Silent => true,
+        ModelErrorKind::NotFound
+        | ModelErrorKind::Auth
+        | ModelErrorKind::Quota
+        | ModelErrorKind::InvalidRequest
+        | ModelErrorKind::NoTools
+        | ModelErrorKind::Protocol
+        | ModelErrorKind::ContextFull
+        | ModelErrorKind::Egress
+        | ModelErrorKind::Script => false,
+    }
 }
 
-/// What a call acts on, in a few words for screens: its first text argument.
-fn subject(args: &serde_json::Value) -> String {
-    let first = args.as_object().and_then(|args| args.values().find_map(|value| value.as_str()));
-    text::one_line(first.unwrap_or_default(), 60)
+fn count_calls(reply: &Reply) -> u32 {
+    reply.blocks.iter().filter(|block| matches!(block, model::Block::ToolCall(_))).count() as u32
 }

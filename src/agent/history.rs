@@ -3,7 +3,7 @@
 //! Pure. The one place that keeps calls and results paired: every tool call has exactly one result, in the message
 //! right after it, in call order; ids are unique; no block is blank; speakers alternate and the user is first. What a
 //! model gets is always [`History::messages`], also after a cut in the middle: calls without a result then read as
-//! interrupted.
+//! interrupted. The user is last too, but for a reply that the server paused: it goes back as it is.
 //!
 //! A transcript is the list of [`Record`]s that made a history. [`History::replay`] of any prefix of it gives a
 //! history whose messages are a valid request.
@@ -63,6 +63,10 @@ pub struct History {
     /// What the harness said while calls were open: goes after their results.
     notes: Vec<String>,
     ids: HashSet<String>,
+    /// Ids that [`History::admit`] gave to calls of the reply that streams.
+    admitted: HashSet<String>,
+    /// Whether the last message is a reply that the server paused.
+    paused: bool,
 }
 
 impl History {
@@ -79,8 +83,8 @@ impl History {
             match record {
                 Record::Start { .. } => {}
                 Record::User { text } => history.say(text),
-                Record::Assistant { blocks, .. } => {
-                    history.reply(blocks.clone());
+                Record::Assistant { blocks, stop, .. } => {
+                    history.reply(blocks.clone(), *stop);
                 }
                 Record::ToolResult { result } => {
                     history.resolve(result.clone());
@@ -102,20 +106,30 @@ impl History {
         }
     }
 
+    /// A call of the reply that streams is whole: gives it the id that it keeps, so that it can run before the rest of
+    /// the reply is there.
+    pub fn admit(&mut self, call: ToolCall) -> ToolCall {
+        let call = self.unique(call);
+        self.admitted.insert(call.id.clone());
+        call
+    }
+
     /// The model replied with these blocks. Returns them as they were kept: blank text left out, ids of calls made
-    /// unique. Calls of an earlier reply that are still open are closed as interrupted.
-    pub fn reply(&mut self, blocks: Vec<Block>) -> Vec<Block> {
+    /// unique where that was not done before. Calls of an earlier reply that are still open are closed as interrupted.
+    pub fn reply(&mut self, blocks: Vec<Block>, stop: StopKind) -> Vec<Block> {
         self.close_open(|_| INTERRUPTED.to_string());
         let kept: Vec<Block> = blocks
             .into_iter()
             .filter_map(|block| match block {
                 Block::Text { text } if text.trim().is_empty() => None,
+                Block::ToolCall(call) if self.admitted.remove(&call.id) => Some(Block::ToolCall(call)),
                 Block::ToolCall(call) => Some(Block::ToolCall(self.unique(call))),
                 // A model does not speak results.
                 Block::ToolResult(_) => None,
                 Block::Text { .. } | Block::Thinking { .. } => Some(block),
             })
             .collect();
+        self.admitted.clear();
         // Thinking alone cannot be sent back: a message needs words or calls.
         if kept.iter().any(|block| !matches!(block, Block::Thinking { .. })) {
             if self.messages.is_empty() {
@@ -127,6 +141,7 @@ impl History {
                     self.open.insert(call.id.clone(), None);
                 }
             }
+            self.paused = stop == StopKind::Paused && self.open.is_empty();
         }
         kept
     }
@@ -163,7 +178,8 @@ impl History {
 
     /// The messages of a valid request that goes on from here.
     pub fn messages(&self) -> Vec<Arc<Message>> {
-        if self.open.is_empty() && self.messages.last().is_some_and(|last| last.speaker == Speaker::User) {
+        let users_last = self.messages.last().is_some_and(|last| last.speaker == Speaker::User);
+        if self.open.is_empty() && (users_last || self.paused) {
             return self.messages.clone();
         }
         let mut copy = self.clone();
@@ -175,6 +191,7 @@ impl History {
     }
 
     fn add(&mut self, speaker: Speaker, blocks: Vec<Block>) {
+        self.paused = false;
         match self.messages.last_mut() {
             Some(last) if last.speaker == speaker => Arc::make_mut(last).blocks.extend(blocks),
             _ => self.messages.push(Arc::new(Message { speaker, blocks })),
@@ -203,11 +220,29 @@ impl History {
 /// # Errors
 /// The first rule that is broken, with the message's number.
 pub fn check(messages: &[Arc<Message>]) -> Result<(), String> {
-    let mut ids = HashSet::new();
-    let mut asked: Vec<&str> = Vec::new();
     if messages.last().is_none_or(|message| message.speaker == Speaker::Assistant) {
         return Err("the last message is not the user's".to_string());
     }
+    check_pairs(messages)
+}
+
+/// The same for a request that sends a paused reply back: it ends with the assistant's message.
+///
+/// # Errors
+/// The first rule that is broken, with the message's number.
+pub fn check_paused(messages: &[Arc<Message>]) -> Result<(), String> {
+    let Some(last) = messages.last().filter(|message| message.speaker == Speaker::Assistant) else {
+        return Err("the last message is not the assistant's".to_string());
+    };
+    if last.blocks.iter().any(|block| matches!(block, Block::ToolCall(_))) {
+        return Err("the last message has calls without results".to_string());
+    }
+    check_pairs(messages)
+}
+
+fn check_pairs(messages: &[Arc<Message>]) -> Result<(), String> {
+    let mut ids = HashSet::new();
+    let mut asked: Vec<&str> = Vec::new();
     for (number, message) in messages.iter().enumerate() {
         let wanted = if number % 2 == 0 { Speaker::User } else { Speaker::Assistant };
         if message.speaker != wanted {
@@ -271,7 +306,7 @@ mod tests {
     fn results_keep_call_order_and_notes_come_after_them() {
         let mut history = History::new();
         history.say("task");
-        history.reply(vec![call("a"), call("b")]);
+        history.reply(vec![call("a"), call("b")], StopKind::Tool);
         history.say("a note while tools run");
         assert!(history.resolve(result("b")));
         assert!(history.resolve(result("a")));
@@ -285,7 +320,7 @@ mod tests {
     fn a_call_has_one_result_whatever_is_said() {
         let mut history = History::new();
         history.say("task");
-        history.reply(vec![call("a")]);
+        history.reply(vec![call("a")], StopKind::Tool);
         assert!(history.resolve(result("a")));
         assert!(!history.resolve(result("a")), "a second result is refused");
         assert!(!history.resolve(result("zzz")), "a result without a call is refused");
@@ -296,7 +331,7 @@ mod tests {
         let mut history = History::new();
         history.say("task");
         for _ in 0..3 {
-            let kept = history.reply(vec![call("call_0"), call("call_0"), call("")]);
+            let kept = history.reply(vec![call("call_0"), call("call_0"), call("")], StopKind::Tool);
             for block in kept {
                 let Block::ToolCall(call) = block else { panic!("only calls") };
                 assert!(history.resolve(result(&call.id)));
@@ -309,11 +344,41 @@ mod tests {
     fn a_blank_or_thinking_only_reply_leaves_no_blank_message() {
         let mut history = History::new();
         history.say("task");
-        history.reply(vec![Block::text("  \n")]);
-        history.reply(vec![Block::Thinking(Opaque { model: "m".into(), value: json!({"signature": "s"}) })]);
+        history.reply(vec![Block::text("  \n")], StopKind::End);
+        let thinking = Opaque { model: "m".into(), value: json!({"signature": "s"}) };
+        history.reply(vec![Block::Thinking(thinking)], StopKind::End);
         history.say("again");
         let messages = history.messages();
         assert_eq!(check(&messages), Ok(()));
         assert_eq!(messages.len(), 1);
+    }
+
+    #[test]
+    fn a_call_keeps_the_id_that_it_was_admitted_with() {
+        let mut history = History::new();
+        history.say("task");
+        history.reply(vec![call("call_0")], StopKind::Tool);
+        history.resolve(result("call_0"));
+        let void = history.admit(ToolCall::new("call_0", "read_file", json!({})));
+        let first = history.admit(ToolCall::new("call_0", "read_file", json!({})));
+        assert_eq!((void.id.as_str(), first.id.as_str()), ("call_0_2", "call_0_3"));
+        let kept = history.reply(vec![Block::ToolCall(first.clone()), call("call_0_3")], StopKind::Tool);
+        assert_eq!(kept, [Block::ToolCall(first), call("call_0_3_2")], "each once, whoever made the id");
+        assert_eq!(history.open_calls(), ["call_0_3", "call_0_3_2"]);
+    }
+
+    #[test]
+    fn a_paused_reply_goes_back_as_it_is_and_grows() {
+        let mut history = History::new();
+        history.say("task");
+        for text in ["one", "two"] {
+            history.reply(vec![Block::text(text)], StopKind::Paused);
+            assert_eq!(check_paused(&history.messages()), Ok(()));
+        }
+        assert_eq!(history.messages()[1].blocks, [Block::text("one"), Block::text("two")]);
+        history.reply(vec![call("a")], StopKind::Tool);
+        assert!(check_paused(&history.messages()).is_err() && check(&history.messages()).is_ok());
+        history.resolve(result("a"));
+        assert_eq!(check(&history.messages()), Ok(()));
     }
 }

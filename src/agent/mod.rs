@@ -2,10 +2,11 @@
 //!
 //! `turn` is the pure machine that decides what comes next (`progress` tells it when a conversation goes in circles),
 //! `history` keeps its messages valid, `driver` does what the
-//! machine says, `subagent` turns an attempt into a conversation (or a shell) and back into a value. What it is told is
+//! machine says (`calls` are the tools that run meanwhile), `subagent` turns an attempt into a conversation (or a shell) and back into a value. What it is told is
 //! in `role` and `prompt`; what it hands back in `report`, looked up by `quotes`, written out by `render`.
 
 mod attempt;
+mod calls;
 pub(crate) mod driver;
 pub mod history;
 mod progress;

@@ -10,7 +10,7 @@ use super::turn::{End, Ending, Machine};
 use super::{prompt, quotes, render};
 use crate::cancel::{Cancel, from_now};
 use crate::event::EventKind;
-use crate::model::{Models, Usage};
+use crate::model::{Bill, Models, Usage};
 use crate::plan::{Cause, CauseKind, Outcome};
 use crate::process::{Ended, Shell};
 use crate::store::Store;
@@ -57,6 +57,8 @@ pub(crate) struct Totals {
     pub(crate) failures: u32,
     /// Their tokens.
     pub(crate) usage: Usage,
+    /// What they have cost.
+    pub(crate) cost: Bill,
 }
 
 /// Names of the nodes whose artifacts an attempt may read.
@@ -168,6 +170,7 @@ impl Kit {
         totals.replies += talk.replies;
         totals.failures += talk.failures;
         totals.usage += talk.usage;
+        totals.cost += talk.cost;
     }
 
     /// What the run has used so far.
@@ -319,6 +322,7 @@ fn from_talk(talk: Talk, rules: &ReportRules) -> AttemptEnd {
         report,
         facts: Facts::default(),
         usage: talk.usage,
+        cost: talk.cost,
         tool_calls: talk.tool_calls,
         turns: talk.turns,
     }

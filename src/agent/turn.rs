@@ -1,32 +1,40 @@
 //! The state of one conversation: inputs in, next step out.
 //!
 //! Pure. The driver calls [`Machine::step`] and does what it says; what comes of it goes back in through
-//! [`Machine::replied`], [`Machine::model_failed`], [`Machine::resolved`] and [`Machine::stop`]. The machine owns the
-//! history, so calls and results are paired on every path.
+//! [`Machine::replied`], [`Machine::cut`], [`Machine::model_failed`], [`Machine::resolved`] and [`Machine::stop`]. The
+//! machine owns the history, so calls and results are paired on every path.
 //!
 //! ```text
 //! step: CallModel ──replied──> calls? ──yes──> step: RunTools ──resolved (each)──> step: CallModel …
-//!                               │no
-//!                               ├─ ends by text (coordinator): End
-//!                               └─ ends by report: asked once for it, then the last text is salvaged
+//!          │                    │no
+//!          │                    ├─ ends by text (coordinator): End
+//!          │                    └─ ends by report: asked once for it, then the last text is salvaged
+//!          └── while it streams: admit (each call) ──may start──> resolved, perhaps before the reply is whole
 //! ```
 //!
-//! How a conversation that does not end by itself ends: one turn before its limit it is told that only `report` is
-//! accepted now. The same happens when it goes in circles: [`MAX_REPEATS`] turns in a row with the same calls and the
-//! same results, or [`MAX_IDLE`] turns in a row in which nothing new came (every call failed, or had been made before
-//! with the same result).
+//! A call that only reads may start while the reply still streams, as long as nothing that acts was called before it in
+//! the same reply. Its result waits until the reply is in the history, whole or not.
+//!
+//! How a conversation that does not end by itself ends (`turn::end`): one turn before its limit it is told that only
+//! `report` is accepted now. The same happens when it goes in circles: [`MAX_REPEATS`] turns in a row with the same calls
+//! and the same results, or [`MAX_IDLE`] turns in a row in which nothing new came (every call failed, or had been made
+//! before with the same result).
+
+pub(super) mod arguments;
+mod end;
+
+pub use end::{MAX_CONTINUED, MAX_CUTS, MAX_IDLE, MAX_PAUSES, MAX_REPEATS};
 
 use super::history::{History, INTERRUPTED, Record};
 use super::progress::Progress;
 use super::report::{REPORT, Report, ReportRules};
-use crate::model::{Block, Message, Reply, StopKind, ToolCall, ToolResult, Usage};
+use crate::model::{Block, Message, Reply, StopKind, ToolCall, ToolResult};
 use crate::plan::CauseKind;
+use crate::tool::Effect;
+use end::{InARow, Lack, LastTurn};
+use indexmap::IndexMap;
 use std::sync::Arc;
 
-/// Turns in a row with the same calls and results before only the end is accepted.
-pub const MAX_REPEATS: u32 = 4;
-/// Turns in a row without anything new before only the end is accepted.
-pub const MAX_IDLE: u32 = 6;
 /// How a conversation is meant to end.
 #[derive(Clone, Debug)]
 pub enum Ending {
@@ -44,7 +52,8 @@ pub enum Step {
         /// Which call this is, from 1.
         turn: u32,
     },
-    /// Run these tools and hand in each result. Only calls that are to be run: the machine has answered the others.
+    /// Run these tools and hand in each result, and those of the calls that have started already. Only calls that are to
+    /// be run: the machine has answered the others.
     RunTools(Vec<ToolCall>),
     /// The conversation is over.
     End(End),
@@ -68,29 +77,6 @@ pub enum End {
     },
 }
 
-/// Why only the end is accepted from now on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LastTurn {
-    Limit,
-    Repetition,
-    NoProgress,
-}
-
-/// What a reply without calls lacks.
-#[derive(Clone, Copy, Debug)]
-enum Lack {
-    /// Its end: it reached the output limit.
-    CutAtLimit,
-    /// Its end: the stream broke.
-    CutInTransit,
-    /// The `report` call, of a subagent that ended in words.
-    Report,
-    /// Anything at all.
-    Words,
-    /// The call that its stop reason speaks of.
-    Call,
-}
-
 #[derive(Clone, Debug, PartialEq)]
 enum Phase {
     /// The next step is a model call.
@@ -103,6 +89,15 @@ enum Phase {
     Running,
     /// Over.
     Over(End),
+}
+
+/// Calls that have started before their reply was whole.
+#[derive(Clone, Debug, Default)]
+struct Early {
+    /// With the results that are there.
+    started: IndexMap<String, Option<ToolResult>>,
+    /// Whether a call that acts came before: what comes after it must see its effect.
+    closed: bool,
 }
 
 /// The state of one conversation.
@@ -120,9 +115,16 @@ pub struct Machine {
     output_sent_back: Option<u32>,
     /// The model's last words, over all turns.
     last_text: String,
+    /// The next words go on where the last ones stopped, with this between them.
+    joined_by: Option<&'static str>,
     records: Vec<Record>,
     current: Vec<(ToolCall, Option<ToolResult>)>,
+    early: Early,
     progress: Progress,
+    in_a_row: InARow,
+    /// Whether the model can give longer replies than it was allowed so far.
+    can_raise: bool,
+    raised: bool,
 }
 
 impl Machine {
@@ -139,12 +141,28 @@ impl Machine {
             accepted: None,
             output_sent_back: None,
             last_text: String::new(),
+            joined_by: None,
             records: Vec::new(),
             current: Vec::new(),
+            early: Early::default(),
             progress: Progress::default(),
+            in_a_row: InARow::default(),
+            can_raise: false,
+            raised: false,
         };
         machine.say(prompt);
         machine
+    }
+
+    /// Says that the model can give longer replies than it is allowed at first, so that one that is cut at its limit is
+    /// worth another try: see [`Machine::is_raised`].
+    pub fn can_raise_output(&mut self) {
+        self.can_raise = true;
+    }
+
+    /// Whether replies may be as long as the model can make them from now on.
+    pub fn is_raised(&self) -> bool {
+        self.raised
     }
 
     /// What to do next. Asking again before anything was handed in names the same model call, and hands out no tool
@@ -154,6 +172,7 @@ impl Machine {
             Phase::Ask => {
                 self.announce_last_turn();
                 self.turn += 1;
+                self.early = Early::default();
                 self.phase = Phase::Asked;
                 Step::CallModel { turn: self.turn }
             }
@@ -191,102 +210,111 @@ impl Machine {
         self.records.push(Record::User { text: text.to_string() });
     }
 
+    /// A call of the reply that streams is whole; `effect` is that of its tool, if there is one. Gives the call the id
+    /// that it keeps, and says whether it is to start now. Whatever becomes of the reply then, a call that has started
+    /// keeps its result.
+    pub fn admit(&mut self, call: ToolCall, effect: Option<Effect>) -> (ToolCall, bool) {
+        let call = self.history.admit(call);
+        let reads = effect == Some(Effect::Read);
+        self.early.closed |= effect.is_some() && !reads;
+        let ours = self.answers(&call) || arguments::unusable(&call.args).is_some();
+        let starts = reads && !ours && !self.early.closed && self.phase == Phase::Asked;
+        if starts {
+            self.early.started.insert(call.id.clone(), None);
+        }
+        (call, starts)
+    }
+
+    /// What the model has said of the reply that streams is void: another model answers from here on. Calls of it that
+    /// have started are to be dropped; none of them will be in the history.
+    pub fn void(&mut self) {
+        self.early = Early::default();
+    }
+
     /// The model's reply is complete. A reply that [`Machine::step`] did not ask for, or that comes after the end, is
     /// ignored.
     pub fn replied(&mut self, reply: Reply) {
         if self.phase != Phase::Asked {
             return;
         }
-        let Reply { blocks, stop, usage, cost: _ } = reply;
-        let blocks = self.history.reply(blocks);
-        self.records.push(Record::Assistant { turn: self.turn, blocks: blocks.clone(), stop, usage });
-        let mut calls = Vec::new();
-        let mut words = Vec::new();
-        for block in blocks {
-            match block {
-                Block::Text { text } => words.push(text),
-                Block::ToolCall(call) => calls.push(call),
-                Block::Thinking { .. } | Block::ToolResult(_) => {}
-            }
+        let stop = reply.stop;
+        if stop == StopKind::StreamCut {
+            return self.cut(reply, "the reply was cut in transit");
         }
+        let raises = stop == StopKind::Length && self.raises();
+        if raises && self.early.started.is_empty() {
+            return self.ask_again(&reply);
+        }
+        let (calls, words) = self.keep(reply);
         let spoke = !words.is_empty();
-        if spoke {
-            self.last_text = words.join("\n\n");
-        }
-        self.current = calls.iter().map(|call| (call.clone(), None)).collect();
+        self.hear(words);
+        self.in_a_row.count(stop);
         match stop {
-            StopKind::Length => {
-                self.close_open(
-                    |_| "your reply was cut at its output limit, so this call was not run: make it again, smaller",
-                );
-                if calls.is_empty() { self.ended_without_call(Lack::CutAtLimit) } else { self.turn_is_over() }
-            }
-            StopKind::StreamCut => {
-                self.close_open(|_| "your reply was cut in transit, so this call was not run: make it again");
-                if calls.is_empty() { self.ended_without_call(Lack::CutInTransit) } else { self.turn_is_over() }
-            }
+            StopKind::Length if raises => self.make_again(),
+            StopKind::Length => self.cut_at_limit(calls.is_empty()),
             StopKind::ContextFull => {
-                self.close_open(|_| "the context window is full, so this call was not run");
+                self.close("the context window is full, so this call was not run");
                 self.end_short(CauseKind::CutShort, "the model's context window is full");
             }
             StopKind::Filtered => {
-                self.close_open(|_| "a content filter cut your reply, so this call was not run");
+                self.close("a content filter cut your reply, so this call was not run");
                 self.end_short(CauseKind::CutShort, "a content filter cut the model's reply");
             }
             StopKind::Refusal => {
-                self.close_open(|_| "not run: the reply was a refusal");
+                self.close("not run: the reply was a refusal");
                 self.end_short(CauseKind::CutShort, "the model declined to answer");
             }
             StopKind::End | StopKind::Tool | StopKind::Paused if !calls.is_empty() => self.take_calls(calls),
-            StopKind::Paused if self.last.is_none() => self.phase = Phase::Ask,
+            StopKind::Paused => self.paused(),
             StopKind::End if spoke => self.ended_in_words(),
             StopKind::End => self.ended_without_call(Lack::Words),
-            StopKind::Tool | StopKind::Paused => self.ended_without_call(Lack::Call),
+            StopKind::Tool | StopKind::StreamCut => self.ended_without_call(Lack::Call),
         }
     }
 
-    /// Answers what it can itself; the rest is to be handed out.
-    fn take_calls(&mut self, calls: Vec<ToolCall>) {
-        let mut to_run = Vec::new();
-        for call in calls {
-            match self.answer_ourselves(&call) {
-                Some((text, is_error)) => {
-                    self.record_result(ToolResult { id: call.id, text, is_error });
-                }
-                None => to_run.push(call),
-            }
+    /// The stream broke with this error after the model had begun to speak. What was said is kept, and the conversation
+    /// goes on: [`MAX_CUTS`] times in a row. Then, or when no turn is left, it ends with the error.
+    pub fn cut(&mut self, said: Reply, why: &str) {
+        if self.phase != Phase::Asked {
+            return;
         }
-        if to_run.is_empty() { self.turn_is_over() } else { self.phase = Phase::Hand(to_run) }
+        let (calls, words) = self.keep(Reply { stop: StopKind::StreamCut, ..said });
+        let spoke = !words.is_empty();
+        self.hear(words);
+        self.in_a_row.count(StopKind::StreamCut);
+        self.cut_in_transit(calls.is_empty(), spoke, why);
     }
 
     /// The model call failed for good. Ignored when none is under way.
     pub fn model_failed(&mut self, message: &str) {
         if self.phase == Phase::Asked {
+            self.close("not run: the model failed before its reply was complete");
             self.end_short(CauseKind::Model, message);
         }
     }
 
-    /// The model call is given up before its reply is complete: its words stay, its calls do not, since nobody runs
-    /// them. Followed by [`Machine::model_failed`] or [`Machine::stop`]; ignored when no call is under way.
+    /// The model call is given up before its reply is complete: what it said stays. Followed by [`Machine::model_failed`]
+    /// or [`Machine::stop`], which close its calls; ignored when no call is under way.
     pub fn broken_off(&mut self, said: Reply) {
-        let Reply { blocks, stop, usage, cost: _ } = said;
-        if self.phase != Phase::Asked || (blocks.is_empty() && usage == Usage::default()) {
+        if self.phase != Phase::Asked || (said.blocks.is_empty() && said.usage.total() == 0) {
             return;
         }
-        let words = blocks.into_iter().filter(|block| matches!(block, Block::Text { .. })).collect();
-        let blocks = self.history.reply(words);
-        for block in &blocks {
-            if let Block::Text { text } = block {
-                self.last_text.push_str(if self.last_text.is_empty() { "" } else { "\n\n" });
-                self.last_text.push_str(text);
-            }
+        let (_, words) = self.keep(said);
+        // Half a reply does not stand for the words before it.
+        for words in words {
+            self.last_text.push_str(if self.last_text.is_empty() { "" } else { "\n\n" });
+            self.last_text.push_str(&words);
         }
-        self.records.push(Record::Assistant { turn: self.turn, blocks, stop, usage });
     }
 
-    /// A call that was handed out has its result. Results may come in any order; one that nobody waits for is ignored.
+    /// A call that was handed out, or has started while its reply streamed, has its result. Results may come in any
+    /// order; one that nobody waits for is ignored.
     pub fn resolved(&mut self, result: ToolResult) {
-        if self.record_result(result) && self.history.open_calls().is_empty() {
+        if self.phase == Phase::Asked {
+            if let Some(slot @ None) = self.early.started.get_mut(&result.id) {
+                *slot = Some(result);
+            }
+        } else if self.record_result(result) && self.history.open_calls().is_empty() {
             self.turn_is_over();
         }
     }
@@ -297,19 +325,94 @@ impl Machine {
         if matches!(self.phase, Phase::Over(_)) {
             return;
         }
-        self.close_open(|id| if running(id) { INTERRUPTED } else { "interrupted before it started" });
+        for id in self.history.open_calls() {
+            let text = if running(&id) { INTERRUPTED } else { "interrupted before it started" };
+            self.record_error(id, text);
+        }
         match self.accepted.take() {
             Some(report) => self.phase = Phase::Over(End::Reported(report)),
             None => self.end_short(kind, detail),
         }
     }
 
-    /// Gives every call without a result an error with this text.
-    fn close_open(&mut self, text: impl Fn(&str) -> &'static str) {
-        for id in self.history.open_calls() {
-            let text = text(&id).to_string();
-            self.record_result(ToolResult { id, text, is_error: true });
+    /// Takes a reply into history and transcript, with the results that its calls have already. Returns its calls and its
+    /// words, block by block.
+    fn keep(&mut self, said: Reply) -> (Vec<ToolCall>, Vec<String>) {
+        let Reply { blocks, stop, usage, cost: _, before: _ } = said;
+        let blocks = self.history.reply(blocks, stop);
+        self.records.push(Record::Assistant { turn: self.turn, blocks: blocks.clone(), stop, usage });
+        let (mut calls, mut words) = (Vec::new(), Vec::new());
+        for block in blocks {
+            match block {
+                Block::Text { text } => words.push(text),
+                Block::ToolCall(call) => calls.push(call),
+                Block::Thinking { .. } | Block::ToolResult(_) => {}
+            }
         }
+        self.current = calls.iter().map(|call| (call.clone(), None)).collect();
+        let early: Vec<ToolResult> = self.early.started.values().flatten().cloned().collect();
+        for result in early {
+            self.record_result(result);
+        }
+        (calls, words)
+    }
+
+    /// Takes note of the words of a reply.
+    fn hear(&mut self, words: Vec<String>) {
+        let joined_by = self.joined_by.take();
+        if words.is_empty() {
+            return;
+        }
+        match joined_by {
+            Some(between) => {
+                self.last_text.push_str(between);
+                self.last_text.push_str(&words.join("\n\n"));
+            }
+            None => self.last_text = words.join("\n\n"),
+        }
+    }
+
+    /// Answers what it can itself; the rest is to be handed out, but for what runs already.
+    fn take_calls(&mut self, calls: Vec<ToolCall>) {
+        let mut to_run = Vec::new();
+        for call in calls {
+            if self.early.started.contains_key(&call.id) {
+                continue;
+            }
+            match self.answer_ourselves(&call) {
+                Some((text, is_error)) => {
+                    self.record_result(ToolResult { id: call.id, text, is_error });
+                }
+                None => to_run.push(call),
+            }
+        }
+        if to_run.is_empty() { self.wait_for_early() } else { self.phase = Phase::Hand(to_run) }
+    }
+
+    /// Nothing is to be handed out: the turn is over when what has started has ended.
+    fn wait_for_early(&mut self) {
+        if self.history.open_calls().is_empty() { self.turn_is_over() } else { self.phase = Phase::Running }
+    }
+
+    /// Gives every call without a result an error: this text, unless it has started.
+    fn close(&mut self, text: &str) {
+        self.close_unstarted(text);
+        for id in self.history.open_calls() {
+            self.record_error(id, INTERRUPTED);
+        }
+    }
+
+    /// Gives every call that has not started an error with this text.
+    fn close_unstarted(&mut self, text: &str) {
+        for id in self.history.open_calls() {
+            if !self.early.started.contains_key(&id) {
+                self.record_error(id, text);
+            }
+        }
+    }
+
+    fn record_error(&mut self, id: String, text: &str) {
+        self.record_result(ToolResult { id, text: text.to_string(), is_error: true });
     }
 
     /// Whether there was such a call without a result.
@@ -324,21 +427,31 @@ impl Machine {
         true
     }
 
-    /// The result of a call that no tool gets to see: `report`, or anything while only the end is accepted.
+    /// Whether no tool gets to see this call: `report`, or anything while only the end is accepted.
+    fn answers(&self, call: &ToolCall) -> bool {
+        match self.ending {
+            Ending::Report(_) => call.name == REPORT || self.last.is_some(),
+            Ending::Text => self.last.is_some(),
+        }
+    }
+
+    /// The result of a call that no tool gets to see.
     fn answer_ourselves(&mut self, call: &ToolCall) -> Option<(String, bool)> {
         match &self.ending {
             Ending::Report(rules) if call.name == REPORT => {
                 let rules = Arc::clone(rules);
-                Some(self.take_report(&rules, call))
+                return Some(self.take_report(&rules, call));
             }
             Ending::Report(_) if self.last.is_some() => {
-                Some((format!("not run: only `{REPORT}` is accepted now"), true))
+                return Some((format!("not run: only `{REPORT}` is accepted now"), true));
             }
             Ending::Text if self.last.is_some() => {
-                Some(("not run: this is the last turn, answer in words".to_string(), true))
+                return Some(("not run: this is the last turn, answer in words".to_string(), true));
             }
-            Ending::Report(_) | Ending::Text => None,
+            Ending::Report(_) | Ending::Text => {}
         }
+        let problem = arguments::unusable(&call.args)?;
+        Some((format!("not run: {problem}. Make the call again with a JSON object that fits the tool's schema."), true))
     }
 
     fn take_report(&mut self, rules: &ReportRules, call: &ToolCall) -> (String, bool) {
@@ -363,117 +476,5 @@ impl Machine {
                 None => (problem.message, true),
             },
         }
-    }
-
-    /// All calls of the turn have their results: what now?
-    fn turn_is_over(&mut self) {
-        if let Some(report) = self.accepted.take() {
-            self.phase = Phase::Over(End::Reported(report));
-            return;
-        }
-        if let Some(last) = self.last {
-            return self.end_last(last);
-        }
-        self.progress.note(&self.current);
-        if self.progress.repeats >= MAX_REPEATS {
-            self.last = Some(LastTurn::Repetition);
-            self.say(&format!(
-                "You have made the same calls with the same results {MAX_REPEATS} times. {}",
-                self.how_to_end()
-            ));
-        } else if self.progress.idle >= MAX_IDLE {
-            self.last = Some(LastTurn::NoProgress);
-            self.say(&format!("The last {MAX_IDLE} turns brought nothing new. {}", self.how_to_end()));
-        }
-        self.phase = Phase::Ask;
-    }
-
-    /// A whole reply of words alone: the coordinator's answer, but no end of a subagent.
-    fn ended_in_words(&mut self) {
-        match self.ending {
-            Ending::Text => self.phase = Phase::Over(End::Answered(std::mem::take(&mut self.last_text))),
-            Ending::Report(_) => self.ended_without_call(Lack::Report),
-        }
-    }
-
-    /// The reply neither calls a tool nor ends the conversation: it is asked to, once.
-    fn ended_without_call(&mut self, lack: Lack) {
-        if let Some(last) = self.last {
-            return self.end_last(last);
-        }
-        if self.asked_to_end {
-            let (kind, detail) = match (lack, &self.ending) {
-                (Lack::CutAtLimit, _) => (CauseKind::CutShort, "the reply was cut at its output limit"),
-                (Lack::CutInTransit, _) => (CauseKind::CutShort, "the reply was cut in transit"),
-                (Lack::Report | Lack::Words | Lack::Call, Ending::Report(_)) => {
-                    (CauseKind::NoReport, "it ended without a report, also after it was asked for one")
-                }
-                (Lack::Report | Lack::Words | Lack::Call, Ending::Text) => {
-                    (CauseKind::NoReport, "it ended without an answer, also after it was asked for one")
-                }
-            };
-            return self.end_short(kind, detail);
-        }
-        self.asked_to_end = true;
-        let what = match lack {
-            Lack::CutAtLimit => "Your reply was cut at its output limit.",
-            Lack::CutInTransit => "Your reply was cut in transit.",
-            Lack::Report => "You ended your turn without calling `report`. Nothing you write outside it is kept.",
-            Lack::Words => "Your reply was empty.",
-            Lack::Call => "Your reply announced a tool call but held none.",
-        };
-        let next = match (lack, &self.ending) {
-            (Lack::CutAtLimit, Ending::Report(_)) => {
-                "Call `report` now with a short summary and leave out what is long."
-            }
-            (Lack::CutAtLimit, Ending::Text) => "Answer again, shorter.",
-            (Lack::CutInTransit | Lack::Report | Lack::Words | Lack::Call, Ending::Report(_)) => {
-                "Call `report` now with what you have; if work remains, do it first."
-            }
-            (Lack::CutInTransit | Lack::Report | Lack::Words | Lack::Call, Ending::Text) => {
-                "Answer the user's request now."
-            }
-        };
-        self.say(&format!("{what} {next}"));
-        self.phase = Phase::Ask;
-    }
-
-    /// One turn is left: the model must know before it answers.
-    fn announce_last_turn(&mut self) {
-        if self.last.is_none() && self.turn + 1 == self.limit {
-            self.last = Some(LastTurn::Limit);
-            self.say(&format!("This is your last turn. {}", self.how_to_end()));
-        }
-    }
-
-    fn how_to_end(&self) -> &'static str {
-        match self.ending {
-            Ending::Report(_) => {
-                "Only `report` is accepted now: call it with what you have, status `partial` if work remains."
-            }
-            Ending::Text => "No tool is accepted now: answer the user's request with what you have.",
-        }
-    }
-
-    fn end_last(&mut self, last: LastTurn) {
-        let (kind, detail) = match last {
-            LastTurn::Limit => (
-                CauseKind::TurnLimit,
-                match (self.limit, &self.ending) {
-                    (1, Ending::Report(_)) => "its only turn brought no report".to_string(),
-                    (1, Ending::Text) => "its only turn brought no answer".to_string(),
-                    (limit, Ending::Report(_)) => format!("{limit} turns were used up without a report"),
-                    (limit, Ending::Text) => format!("{limit} turns were used up without an answer"),
-                },
-            ),
-            LastTurn::Repetition => (CauseKind::Repetition, "it kept making the same calls".to_string()),
-            LastTurn::NoProgress => (CauseKind::NoProgress, format!("{MAX_IDLE} turns in a row brought nothing new")),
-        };
-        self.end_short(kind, &detail);
-    }
-
-    fn end_short(&mut self, kind: CauseKind, detail: &str) {
-        let salvaged = std::mem::take(&mut self.last_text);
-        self.phase = Phase::Over(End::Short { kind, detail: detail.to_string(), salvaged });
     }
 }

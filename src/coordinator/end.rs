@@ -5,7 +5,7 @@ use super::runner::{PlanRunner, Sink};
 use crate::cancel::{Cancel, CancelReason};
 use crate::error::exit;
 use crate::event::EventKind;
-use crate::model::Usage;
+use crate::model::{Bill, Usage};
 use crate::plan::{CauseKind, Outcome};
 use crate::store::StoreError;
 use crate::text;
@@ -77,6 +77,8 @@ pub struct RunEnd {
     pub problem: Option<String>,
     /// All model calls together.
     pub usage: Usage,
+    /// What they have cost, as far as prices are known.
+    pub cost: Bill,
     /// Reporters that could not report, and why.
     pub unreported: Vec<String>,
 }
@@ -138,6 +140,7 @@ impl RunEnd {
             answer: text,
             problem: (!problems.is_empty()).then(|| problems.join("\n")),
             usage: totals.usage,
+            cost: totals.cost,
             unreported: Vec::new(),
         }
     }
@@ -152,6 +155,7 @@ impl RunEnd {
             exit_code: self.status.exit_code(),
             problem: self.problem.clone(),
             usage: self.usage,
+            cost: self.cost,
         }
     }
 

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A piece of a reply as it streams.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Delta {
     /// The call waits at the gate, not for the provider. Ends with [`Delta::Sent`] or another of these.
     Waiting(Wait),
@@ -79,12 +80,62 @@ impl std::ops::AddAssign for Cost {
 impl fmt::Display for Cost {
     /// `$1.24`, `$0.0031`: cents from a dollar on, else two figures that count.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let dollars = self.0 as f64 / 1e9;
+        let dollars = self.usd();
         match self.0 {
             0 => f.write_str("$0"),
             1_000_000_000.. => write!(f, "${dollars:.2}"),
             10_000_000.. => write!(f, "${dollars:.3}"),
             _ => write!(f, "${dollars:.4}"),
+        }
+    }
+}
+
+impl Cost {
+    /// As a number of dollars, for programs.
+    pub fn usd(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+}
+
+/// What several model calls have cost together, as far as their prices are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bill {
+    /// Of the calls whose price is known; `None` when there was none.
+    #[serde(rename = "nano_usd", default, skip_serializing_if = "Option::is_none")]
+    pub known: Option<Cost>,
+    /// Whether there were others, so that what is known is only a lower bound.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_least: bool,
+}
+
+impl Bill {
+    /// Of one call; `None` where its price is not known.
+    pub fn of(cost: Option<Cost>) -> Self {
+        Bill { known: cost, at_least: cost.is_none() }
+    }
+
+    /// Whether there is nothing to tell: no call had a price.
+    pub fn is_unknown(&self) -> bool {
+        self.known.is_none()
+    }
+}
+
+impl std::ops::AddAssign for Bill {
+    fn add_assign(&mut self, other: Bill) {
+        if let Some(cost) = other.known {
+            *self.known.get_or_insert_default() += cost;
+        }
+        self.at_least |= other.at_least;
+    }
+}
+
+impl fmt::Display for Bill {
+    /// `$0.0123`, `at least $0.0123`; nothing where nothing is known.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.known {
+            None => Ok(()),
+            Some(cost) if self.at_least => write!(f, "at least {cost}"),
+            Some(cost) => cost.fmt(f),
         }
     }
 }
@@ -140,5 +191,27 @@ impl std::ops::AddAssign for Usage {
         self.cache_write += other.cache_write;
         self.output += other.output;
         self.reasoning += other.reasoning;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bill_says_when_it_is_only_a_lower_bound() {
+        let mut bill = Bill::default();
+        assert_eq!((bill.to_string().as_str(), bill.is_unknown()), ("", true));
+        bill += Bill::of(Some(Cost(12_300_000)));
+        assert_eq!(bill.to_string(), "$0.012");
+        bill += Bill::of(None);
+        bill += Bill::of(Some(Cost(1_230_000_000)));
+        assert_eq!(bill.to_string(), "at least $1.24");
+        let mut unpriced = Bill::of(None);
+        unpriced += Bill::of(None);
+        assert!(unpriced.is_unknown() && unpriced.to_string().is_empty());
+        let json = serde_json::to_string(&bill).unwrap();
+        assert_eq!(json, r#"{"nano_usd":1242300000,"at_least":true}"#);
+        assert_eq!(serde_json::from_str::<Bill>(&json).unwrap(), bill);
     }
 }

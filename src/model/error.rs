@@ -40,7 +40,7 @@ pub enum ModelErrorKind {
 }
 
 /// A model call that failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelError {
     /// What kind.
     pub kind: ModelErrorKind,

@@ -4,22 +4,29 @@
 //! without it is an error. Two models are built in and need no key and no network: [`Scout`] (rules, not a
 //! language model) and [`Scripted`] (replies from a file). What belongs to one provider stays in its file.
 
+pub mod cassette;
 pub mod catalog;
 mod delta;
 mod error;
+mod fallback;
+mod gate;
 pub mod http;
+mod json_tools;
+mod lines;
 mod message;
 mod models;
 mod reply;
 mod scout;
 mod scripted;
+pub mod trace;
 pub mod wire;
 
-pub use delta::{Cost, Delta, StopKind, Switch, Usage, Wait, WaitCause};
+pub use delta::{Bill, Cost, Delta, StopKind, Switch, Usage, Wait, WaitCause};
 pub use error::{ModelError, ModelErrorKind};
+pub use fallback::Fallback;
 pub use message::{Block, Message, Opaque, Speaker, ToolCall, ToolResult, ToolSpec};
 pub use models::Models;
-pub(crate) use reply::receive;
+pub(crate) use reply::Incoming;
 pub use reply::{Reply, collect};
 pub use scout::Scout;
 pub use scripted::Scripted;
@@ -28,6 +35,7 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use serde_json::Value;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One model call.
 #[derive(Clone, Debug)]
@@ -88,6 +96,11 @@ pub trait Model: Send + Sync {
 
     /// Tokens that a reply may have, where the model has a limit of its own.
     fn max_output(&self) -> Option<u32> {
+        None
+    }
+
+    /// How long a reply may go without content, where it is not the run's to say.
+    fn idle_timeout(&self) -> Option<Duration> {
         None
     }
 

@@ -32,6 +32,14 @@ impl Models {
         if name == self.default.name() { Some(&self.default) } else { self.others.get(name) }
     }
 
+    /// The same models, each with something around it that keeps its name. The run's own is handed in first.
+    #[must_use]
+    pub fn wrap(self, mut around: impl FnMut(Arc<dyn Model>) -> Arc<dyn Model>) -> Self {
+        let default = around(self.default);
+        let others = self.others.into_iter().map(|(name, model)| (name, around(model))).collect();
+        Models { default, others }
+    }
+
     /// All of them, the run's first.
     pub fn all(&self) -> impl Iterator<Item = &Arc<dyn Model>> {
         std::iter::once(&self.default).chain(self.others.values())

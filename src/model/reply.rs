@@ -1,11 +1,15 @@
 //! From a stream of deltas to a reply.
 //!
 //! A [`Reply`] grows as it streams, so what has come stays there when the stream breaks, goes silent or is dropped.
+//! [`Incoming`] is the stream with its idle clock: content winds it, a wait at the gate stops it.
 
-use super::{Block, Cost, Delta, Deltas, Model, ModelError, ModelErrorKind, Request, StopKind, Usage};
+use super::{Bill, Block, Cost, Delta, Deltas, Model, ModelError, ModelErrorKind, Request, StopKind, Usage};
+use crate::cancel::from_now;
 use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use std::pin::Pin;
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 /// What a model has said so far; complete once [`Reply::push`] has said so.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,15 +18,23 @@ pub struct Reply {
     pub blocks: Vec<Block>,
     /// Why it ended; [`StopKind::StreamCut`] until it has.
     pub stop: StopKind,
-    /// Tokens.
+    /// Tokens, those of models that were switched away from included.
     pub usage: Usage,
-    /// What it cost, where the price is known.
+    /// What the model that answers now has cost, where its price is known.
     pub cost: Option<Cost>,
+    /// What models used and cost that were switched away from.
+    pub before: (Usage, Bill),
 }
 
 impl Default for Reply {
     fn default() -> Self {
-        Reply { blocks: Vec::new(), stop: StopKind::StreamCut, usage: Usage::default(), cost: None }
+        Reply {
+            blocks: Vec::new(),
+            stop: StopKind::StreamCut,
+            usage: Usage::default(),
+            cost: None,
+            before: Default::default(),
+        }
     }
 }
 
@@ -38,9 +50,16 @@ impl Reply {
             },
             Delta::Thinking(blob) => self.blocks.push(Block::Thinking(blob)),
             Delta::Call(call) => self.blocks.push(Block::ToolCall(call)),
-            Delta::Usage(latest) => self.usage = latest,
+            Delta::Usage(latest) => {
+                self.usage = self.before.0;
+                self.usage += latest;
+            }
             Delta::Cost(latest) => self.cost = Some(latest),
-            Delta::Switched(_) => self.blocks.clear(),
+            Delta::Switched(_) => {
+                self.before = (self.usage, self.bill());
+                self.cost = None;
+                self.blocks.clear();
+            }
             Delta::Waiting(_) | Delta::Sent | Delta::Partial(_) => {}
             Delta::Stop(stop) => {
                 self.stop = stop;
@@ -48,6 +67,15 @@ impl Reply {
             }
         }
         false
+    }
+
+    /// What all models that had a part in it have cost. A call that used nothing and said nothing is free.
+    pub fn bill(&self) -> Bill {
+        let mut bill = self.before.1;
+        if self.cost.is_some() || self.usage != self.before.0 || !self.blocks.is_empty() {
+            bill += Bill::of(self.cost);
+        }
+        bill
     }
 }
 
@@ -65,7 +93,7 @@ impl Delta {
 /// Reads a reply to its end, however long that takes; `observe` sees each delta as it comes.
 ///
 /// # Errors
-/// The stream's own error, or [`ModelErrorKind::Network`] when it ends without [`Delta::Stop`].
+/// The stream's own error, or [`ModelErrorKind::Cut`] when it ends without [`Delta::Stop`].
 pub async fn collect(mut deltas: Deltas, mut observe: impl FnMut(&Delta)) -> Result<Reply, ModelError> {
     let mut reply = Reply::default();
     while let Some(delta) = deltas.next().await {
@@ -78,45 +106,118 @@ pub async fn collect(mut deltas: Deltas, mut observe: impl FnMut(&Delta)) -> Res
     Err(without_end())
 }
 
-/// Makes a call and reads its reply into `reply`, which keeps what has come whatever happens then.
-///
-/// `idle` is the time without content that ends the call, the wait for the stream's start included.
-///
-/// # Errors
-/// As [`collect`], and [`ModelErrorKind::Network`] when no content came for too long.
-pub(crate) async fn receive(
-    model: &dyn Model,
-    request: Request,
+/// A reply on its way. Dropping it cancels the call.
+pub(crate) struct Incoming<'m> {
+    model: &'m dyn Model,
+    stage: Stage<'m>,
+    /// The time without content that ends the call, the wait for the stream's start included.
     idle: Duration,
-    reply: &mut Reply,
-    mut observe: impl FnMut(&Delta),
-) -> Result<(), ModelError> {
-    let silent = || {
-        let waited = humantime::format_duration(idle);
-        ModelError::new(ModelErrorKind::Network, format!("`{}` sent nothing for {waited}", model.name()))
-    };
-    let mut last_content = Instant::now();
-    let mut deltas = timeout(idle, model.stream(request)).await.map_err(|_| silent())??;
-    loop {
-        let left = idle.saturating_sub(last_content.elapsed());
-        let delta = timeout(left, deltas.next()).await.map_err(|_| silent())?.ok_or_else(without_end)??;
-        if delta.is_content() {
-            last_content = Instant::now();
+    /// When content came last; `None` while the call waits at the gate, which is no silence of the provider.
+    quiet_since: Option<Instant>,
+    /// Rings at the earliest when the call has been silent for too long. Set anew only when it rings too soon: content
+    /// comes often, and a timer is not free.
+    alarm: Pin<Box<Sleep>>,
+    spoke: bool,
+}
+
+enum Stage<'m> {
+    Opening(BoxFuture<'m, Result<Deltas, ModelError>>),
+    Open(Deltas),
+}
+
+impl<'m> Incoming<'m> {
+    /// Makes a call. Nothing happens before [`Incoming::next`]. `idle` counts unless the model has a limit of its own.
+    pub(crate) fn new(model: &'m dyn Model, request: Request, idle: Duration) -> Self {
+        let idle = model.idle_timeout().unwrap_or(idle);
+        Incoming {
+            model,
+            stage: Stage::Opening(model.stream(request)),
+            idle,
+            quiet_since: Some(Instant::now()),
+            alarm: Box::pin(sleep_until(from_now(idle))),
+            spoke: false,
         }
-        observe(&delta);
-        if reply.push(delta) {
-            return Ok(());
+    }
+
+    /// The next delta. Nothing is lost when the future is dropped before it is ready.
+    ///
+    /// # Errors
+    /// The stream's own error, [`ModelErrorKind::Silent`] when no content came for too long, and
+    /// [`ModelErrorKind::Cut`] when it ends without [`Delta::Stop`].
+    pub(crate) async fn next(&mut self) -> Result<Delta, ModelError> {
+        loop {
+            tokio::select! {
+                biased;
+                delta = self.stage.next() => {
+                    let delta = delta?;
+                    self.note(&delta);
+                    return Ok(delta);
+                }
+                () = &mut self.alarm, if self.quiet_since.is_some() => self.rung()?,
+            }
+        }
+    }
+
+    /// Whether the model that answers now has said anything.
+    pub(crate) fn has_spoken(&self) -> bool {
+        self.spoke
+    }
+
+    fn note(&mut self, delta: &Delta) {
+        match delta {
+            Delta::Waiting(_) => self.quiet_since = None,
+            Delta::Sent => self.quiet_since = Some(Instant::now()),
+            Delta::Switched(_) => {
+                self.quiet_since = Some(Instant::now());
+                self.spoke = false;
+            }
+            Delta::Text(_)
+            | Delta::Partial(_)
+            | Delta::Thinking(_)
+            | Delta::Call(_)
+            | Delta::Usage(_)
+            | Delta::Cost(_)
+            | Delta::Stop(_) => {
+                if delta.is_content() {
+                    self.quiet_since = Some(Instant::now());
+                    self.spoke = true;
+                }
+            }
+        }
+    }
+
+    /// The alarm has rung: too late, or only to be set anew?
+    fn rung(&mut self) -> Result<(), ModelError> {
+        let quiet = self.quiet_since.map_or(Duration::ZERO, |since| since.elapsed());
+        if quiet >= self.idle {
+            let waited = humantime::format_duration(self.idle);
+            let message = format!("`{}` sent nothing for {waited}", self.model.name());
+            return Err(ModelError::new(ModelErrorKind::Silent, message));
+        }
+        self.alarm.as_mut().reset(from_now(self.idle - quiet));
+        Ok(())
+    }
+}
+
+impl Stage<'_> {
+    async fn next(&mut self) -> Result<Delta, ModelError> {
+        loop {
+            match self {
+                Stage::Opening(opening) => *self = Stage::Open(opening.await?),
+                Stage::Open(deltas) => return deltas.next().await.ok_or_else(without_end)?,
+            }
         }
     }
 }
 
 fn without_end() -> ModelError {
-    ModelError::new(ModelErrorKind::Network, "the reply ended without its end mark")
+    ModelError::new(ModelErrorKind::Cut, "the reply ended without its end mark")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Switch, Wait, WaitCause};
     use async_trait::async_trait;
     use futures_util::stream;
     use std::sync::Mutex;
@@ -156,9 +257,18 @@ mod tests {
             max_output: 1,
             format: None,
         };
+        let mut incoming = Incoming::new(&model, request, Duration::from_secs(10));
         let mut reply = Reply::default();
-        let done = receive(&model, request, Duration::from_secs(10), &mut reply, |_| {}).await;
-        (done.map_err(|error| error.message), reply)
+        loop {
+            match incoming.next().await {
+                Ok(delta) => {
+                    if reply.push(delta) {
+                        return (Ok(()), reply);
+                    }
+                }
+                Err(error) => return (Err(error.message), reply),
+            }
+        }
     }
 
     fn text(text: &str) -> Delta {
@@ -186,11 +296,35 @@ mod tests {
         let deltas = vec![(0, text("half")), (6, text(" \n")), (3, Delta::Usage(usage)), (6, text("late"))];
         let (done, reply) = play(0, deltas).await;
         assert_eq!(done, silent);
-        assert_eq!(reply, Reply { blocks: vec![Block::text("half \n")], stop: StopKind::StreamCut, usage, cost: None });
+        assert_eq!(reply, Reply { blocks: vec![Block::text("half \n")], usage, ..Reply::default() });
         assert_eq!(play(11, vec![(0, text("late"))]).await.0, silent, "the wait for the start counts");
         assert_eq!(play(6, vec![(6, text("late"))]).await.0, silent, "and is not forgotten when the stream starts");
         let (done, reply) = play(0, vec![(0, text("cut"))]).await;
         assert!(done.unwrap_err().contains("without its end mark"));
         assert_eq!(reply.blocks, [Block::text("cut")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_at_the_gate_is_not_silence_and_a_model_may_have_a_limit_of_its_own() {
+        let wait = || Delta::Waiting(Wait { cause: WaitCause::Cooldown, time_ms: None, detail: "`x`".into() });
+        let deltas =
+            vec![(1, wait()), (500, wait()), (500, Delta::Sent), (9, text("a")), (9, Delta::Stop(StopKind::End))];
+        assert_eq!(play(1, deltas).await.0, Ok(()));
+        let deltas = vec![(1, wait()), (500, Delta::Sent), (11, text("late"))];
+        assert!(play(1, deltas).await.0.is_err(), "from then on the provider is waited for");
+    }
+
+    #[test]
+    fn what_was_used_before_a_switch_is_counted_and_what_was_said_is_void() {
+        let used = |output| Delta::Usage(Usage { output, ..Usage::default() });
+        let to = || Delta::Switched(Switch { to: "b/b".into(), why: "overloaded".into() });
+        let mut reply = Reply::default();
+        for delta in [text("void"), used(1), used(3), Delta::Cost(Cost(30)), to(), text("kept"), used(2), used(4)] {
+            assert!(!reply.push(delta));
+        }
+        assert_eq!((reply.blocks.as_slice(), reply.usage.output), (&[Block::text("kept")][..], 7));
+        assert_eq!(reply.bill(), Bill { known: Some(Cost(30)), at_least: true });
+        reply.push(Delta::Cost(Cost(4)));
+        assert_eq!(reply.bill(), Bill { known: Some(Cost(34)), at_least: false });
     }
 }

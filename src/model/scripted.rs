@@ -234,7 +234,7 @@ impl Model for Scripted {
             Some(Fault::Unauthorised) => failed(ModelErrorKind::Auth, "refused the key (401)"),
             Some(Fault::RateLimit) => failed(ModelErrorKind::RateLimit, "has had too many requests (429)"),
             Some(Fault::Broken) => failed(ModelErrorKind::Server, "broke (500)"),
-            Some(Fault::Overloaded) => failed(ModelErrorKind::Server, "is overloaded (529)"),
+            Some(Fault::Overloaded) => failed(ModelErrorKind::Overloaded, "is overloaded (529)"),
             Some(Fault::Hang) => std::future::pending().await,
             #[expect(clippy::panic, reason = "the fault that scripts ask for, to show that a run survives it")]
             Some(Fault::Panic) => panic!("the script asked for a panic"),
@@ -367,7 +367,7 @@ mod tests {
     async fn faults_are_what_they_say() {
         let script = "[[reply]]\nnode = 'a'\ntext = 'half of'\nfault = 'cut'\n[[reply]]\nnode = 'b'\nfault = '429'\n";
         let model = Scripted::parse("script/x", script).unwrap();
-        assert_eq!(say(&model, "a", 1).await.unwrap_err().kind, ModelErrorKind::Network);
+        assert_eq!(say(&model, "a", 1).await.unwrap_err().kind, ModelErrorKind::Cut);
         assert_eq!(say(&model, "b", 1).await.unwrap_err().kind, ModelErrorKind::RateLimit);
     }
 

@@ -23,6 +23,7 @@ pub use line::push_line;
 pub use memory::MemoryStore;
 pub use place::{RunPlace, make_run_dir, run_roots};
 pub use read::{Log, LogWarning, MAX_LINE, read_log, read_transcript, scan_log};
+pub(crate) use read::{in_short, scan_lines};
 pub use run_dir::{FileStore, RUN_VERSION, RunHeader, transcript_path};
 pub use runs::{FoundRun, NodeRecord, RunRecord, TranscriptLine, find_runs, newest_first};
 pub use summary::{Counts, Group, MergeSummary, NodeSummary, Summary};

@@ -62,7 +62,7 @@ pub fn read_log(path: &Path) -> Result<Log, StoreError> {
 /// # Errors
 /// When the file cannot be read. Damage inside it is a warning.
 pub fn scan_log(path: &Path, visit: impl FnMut(Event)) -> Result<Vec<LogWarning>, StoreError> {
-    scan_file(path, parse, visit)
+    scan_lines(path, parse, visit)
 }
 
 /// Reads the records of a transcript: values of any kind.
@@ -72,11 +72,12 @@ pub fn scan_log(path: &Path, visit: impl FnMut(Event)) -> Result<Vec<LogWarning>
 pub fn read_transcript(path: &Path) -> Result<(Vec<Value>, Vec<LogWarning>), StoreError> {
     let mut records = Vec::new();
     let parse = |line: &[u8]| serde_json::from_slice(line).map_err(|_| "not a record; left out".to_string());
-    let warnings = scan_file(path, parse, |record| records.push(record))?;
+    let warnings = scan_lines(path, parse, |record| records.push(record))?;
     Ok((records, warnings))
 }
 
-fn scan_file<T>(
+/// Hands what `parse` makes of each line of the file at `path` to `visit`, and returns what was left out.
+pub(crate) fn scan_lines<T>(
     path: &Path,
     parse: impl Fn(&[u8]) -> Result<T, String>,
     visit: impl FnMut(T),
@@ -189,7 +190,7 @@ fn newer(version: u32) -> String {
 }
 
 /// serde's words without `at line 1 column 9` (the line is ours to name) and without the list of what would do.
-fn in_short(error: &serde_json::Error) -> String {
+pub(crate) fn in_short(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let end = [text.find(", expected"), text.rfind(" at line ")].into_iter().flatten().min();
     text[..end.unwrap_or(text.len())].to_string()

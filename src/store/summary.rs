@@ -4,7 +4,7 @@
 
 use crate::agent::Task;
 use crate::event::{Event, EventKind, Timestamp};
-use crate::model::Usage;
+use crate::model::{Bill, Usage};
 use crate::plan::{Cause, MAX_FOREACH, Outcome};
 use indexmap::IndexMap;
 use serde_json::Value;
@@ -38,6 +38,8 @@ pub struct Summary {
     pub cancelled: Option<String>,
     /// All model calls, the coordinator's included.
     pub usage: Usage,
+    /// What they have cost, as far as prices are known.
+    pub cost: Bill,
     /// By id, in plan order, plans of later rounds last.
     groups: IndexMap<String, Group>,
 }
@@ -72,6 +74,8 @@ pub struct NodeSummary {
     pub output: Option<Value>,
     /// Its model calls.
     pub usage: Usage,
+    /// What they have cost, as far as prices are known.
+    pub cost: Bill,
     /// From start to end, in milliseconds.
     pub duration_ms: Option<u64>,
     /// Tool calls made.
@@ -122,6 +126,16 @@ impl Group {
         }
         let mut sum = Usage::default();
         self.instances.iter().for_each(|instance| sum += instance.usage);
+        sum
+    }
+
+    /// What all that belongs to it has cost.
+    pub fn cost(&self) -> Bill {
+        if self.instances.is_empty() {
+            return self.node.cost;
+        }
+        let mut sum = Bill::default();
+        self.instances.iter().for_each(|instance| sum += instance.cost);
         sum
     }
 
@@ -218,15 +232,20 @@ impl Summary {
                 node.summary = end.report.as_ref().map(|report| report.summary.clone());
                 node.output = end.report.as_ref().and_then(|report| report.output.clone());
                 node.usage = end.usage;
+                node.cost = end.cost;
                 node.duration_ms = Some(*duration_ms);
                 node.tool_calls = end.tool_calls;
                 node.turns = end.turns;
             }
-            EventKind::TurnFinished { node, turn, stop: _, usage } => {
+            EventKind::TurnFinished { node, turn, stop: _, usage, cost } => {
+                // The log leaves out what nothing is known of.
+                let cost = if cost.is_unknown() { Bill::of(None) } else { *cost };
                 self.usage += *usage;
+                self.cost += cost;
                 if let Some(node) = self.known(node) {
                     node.turns = *turn;
                     node.usage += *usage;
+                    node.cost += cost;
                 }
             }
             EventKind::ToolStarted { node, .. } => {
@@ -244,12 +263,15 @@ impl Summary {
                 });
             }
             EventKind::Answered { text } => self.answer = Some(text.clone()),
-            EventKind::RunFinished { status, exit_code, problem, usage } => {
+            EventKind::RunFinished { status, exit_code, problem, usage, cost } => {
                 self.notices.extend(problem.clone());
                 self.ended = Some((status.clone(), *exit_code));
                 self.usage = *usage;
+                self.cost = *cost;
             }
             EventKind::PlanRejected { .. }
+            | EventKind::ModelWaiting { .. }
+            | EventKind::ModelSwitched { .. }
             | EventKind::ApprovalAsked { .. }
             | EventKind::ApprovalAnswered { .. }
             | EventKind::ToolFinished { .. }

@@ -193,6 +193,8 @@ fn subject(kind: &EventKind) -> Subject<'_> {
         | EventKind::NodeExpanded { .. }
         | EventKind::NodeStarted { .. }
         | EventKind::TurnFinished { .. }
+        | EventKind::ModelWaiting { .. }
+        | EventKind::ModelSwitched { .. }
         | EventKind::ToolStarted { .. }
         | EventKind::ToolFinished { .. }
         | EventKind::CancelRequested { .. }
@@ -228,6 +230,7 @@ mod tests {
     use super::*;
     use crate::agent::AttemptEnd;
     use crate::event::{LOG_VERSION, Timestamp};
+    use crate::model::{Bill, Usage};
     use crate::plan::Outcome;
     use serde_json::json;
     use std::sync::{Mutex, mpsc};
@@ -346,8 +349,13 @@ mod tests {
 
     #[test]
     fn the_last_event_syncs_all_there_is() {
-        let usage = crate::model::Usage::default();
-        let end = event(EventKind::RunFinished { status: "failed".into(), exit_code: 1, problem: None, usage });
+        let end = event(EventKind::RunFinished {
+            status: "failed".into(),
+            exit_code: 1,
+            problem: None,
+            usage: Usage::default(),
+            cost: Bill::default(),
+        });
         let (calls, _) = commit(vec![spoke("a"), Job::Report("text".into()), end], usize::MAX);
         assert_eq!(
             calls,

@@ -45,6 +45,10 @@ impl Board {
                 self.running.shift_remove(node);
             }
             EventKind::Doing { node, what, tokens } => self.doing(event.at, node, what, *tokens),
+            EventKind::ModelWaiting { node, wait, .. } => {
+                let tokens = self.running.get(node).map_or(0, |running| running.tokens);
+                self.doing(event.at, node, &words::waiting(wait), tokens);
+            }
             EventKind::PlanAccepted { .. } | EventKind::Answered { .. } | EventKind::RunFinished { .. } => {
                 self.running.shift_remove("coordinator");
             }
@@ -55,6 +59,7 @@ impl Board {
             | EventKind::ApprovalAnswered { .. }
             | EventKind::NodeExpanded { .. }
             | EventKind::TurnFinished { .. }
+            | EventKind::ModelSwitched { .. }
             | EventKind::ToolStarted { .. }
             | EventKind::ToolFinished { .. }
             | EventKind::CancelRequested { .. }

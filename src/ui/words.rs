@@ -2,12 +2,14 @@
 
 use crate::cancel::CancelReason;
 use crate::event::EventKind;
-use crate::model::Usage;
+use crate::model::{Usage, Wait, WaitCause};
 use crate::plan::{Cause, Outcome};
 use crate::text::{one_line, plural};
 
 /// Columns that a cause or notice may take in a line.
 const SENTENCE: usize = 400;
+/// Milliseconds up to which a wait that is nobody's fault is not worth a line.
+const SHORT_WAIT: u64 = 1_000;
 
 /// `0.4s`, `12.3s`, `2m05s`, `1h02m`.
 pub fn duration(ms: u64) -> String {
@@ -96,6 +98,10 @@ pub(crate) fn line(kind: &EventKind, style: Style) -> Option<String> {
             }
             line + &because(end.cause.as_ref())
         }
+        EventKind::ModelWaiting { node, wait, .. } => return waits(&name(node), wait),
+        EventKind::ModelSwitched { node, switch, .. } => {
+            format!("{}: goes on with `{}`: {}", name(node), name(&switch.to), one_line(&switch.why, SENTENCE))
+        }
         EventKind::CancelRequested { reason } => match CancelReason::of_word(reason) {
             Some(reason) => stopping(reason).to_string(),
             None => format!("stopping: {}", one_line(reason, SENTENCE)),
@@ -110,6 +116,33 @@ pub(crate) fn line(kind: &EventKind, style: Style) -> Option<String> {
         | EventKind::Words { .. }
         | EventKind::Doing { .. } => return None,
     })
+}
+
+/// A wait that is long enough, or whose cause users should know.
+fn waits(node: &str, wait: &Wait) -> Option<String> {
+    let worth_a_line = match wait.cause {
+        WaitCause::Cooldown | WaitCause::Retry => true,
+        WaitCause::Streams | WaitCause::Rate | WaitCause::Prefix => wait.time_ms.is_some_and(|ms| ms > SHORT_WAIT),
+    };
+    let time = wait.time_ms.map_or_else(String::new, |ms| format!(" {}", wait_time(ms)));
+    worth_a_line.then(|| format!("{node}: waits{time} for {}", one_line(&wait.detail, SENTENCE)))
+}
+
+/// What a conversation does that waits: `waiting 12s (rate limit)`.
+pub(crate) fn waiting(wait: &Wait) -> String {
+    let time = wait.time_ms.map_or_else(String::new, |ms| format!(" {}", wait_time(ms)));
+    let cause = match wait.cause {
+        WaitCause::Streams => "for a free stream",
+        WaitCause::Rate | WaitCause::Cooldown => "rate limit",
+        WaitCause::Retry => "to try again",
+        WaitCause::Prefix => "for a sibling's prompt cache",
+    };
+    format!("waiting{time} ({cause})")
+}
+
+/// `0.4s`, `12s`, `2m05s`: tenths only where they matter.
+fn wait_time(ms: u64) -> String {
+    if (9_950..59_950).contains(&ms) { format!("{}s", (ms + 500) / 1_000) } else { duration(ms) }
 }
 
 /// What happens now, and what the user can do about it.

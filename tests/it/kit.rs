@@ -63,6 +63,11 @@ impl Play {
         self
     }
 
+    /// Where the run is recorded.
+    pub(crate) fn store(&self) -> Arc<MemoryStore> {
+        Arc::clone(&self.store)
+    }
+
     pub(crate) async fn run(self) -> Played {
         let end = coordinator::run(self.config, self.harness, &self.cancel).await.unwrap();
         let played = Played { end, events: self.store.events(), store: self.store };

@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-const PURE: [&str; 6] = [
+const PURE: [&str; 7] = [
     "src/plan",
     "src/agent/turn.rs",
+    "src/agent/turn",
     "src/agent/history.rs",
     "src/agent/progress.rs",
+    "src/model/wire",
     "src/permission/rules.rs",
     "src/permission/shell.rs",
 ];

@@ -50,6 +50,14 @@ node = "a"
 text = "I am done."
 fault = "length"
 [[reply]]
+node = "a"
+text = "Or rather, one more look:"
+calls = [{ name = "read_file", args = { file_path = "b.rs" } }]
+fault = "cut"
+[[reply]]
+node = "a"
+calls = [{ name = "report", args = { status = "done", summary = "a is fine" } }]
+[[reply]]
 node = "b"
 calls = [{ name = "read_file", args = { file_path = "artifact:x/report.md" } }]
 [[reply]]

@@ -5,7 +5,7 @@ use sortie::agent::{
     Attempt, AttemptEnd, Confidence, Evidence, Facts, Finding, QuoteCheck, Report, ReportStatus, Task,
 };
 use sortie::event::{Event, EventKind, LOG_VERSION, Timestamp};
-use sortie::model::{StopKind, Usage};
+use sortie::model::{Bill, StopKind, Usage};
 use sortie::plan::{Cause, CauseKind, Outcome};
 use sortie::tool::{FileRead, Searched};
 use sortie::workspace::Coverage;
@@ -32,7 +32,13 @@ pub(crate) fn run_started(task: Option<&str>) -> EventKind {
 }
 
 pub(crate) fn run_finished(status: &str, exit_code: u8) -> EventKind {
-    EventKind::RunFinished { status: status.into(), exit_code, problem: None, usage: usage(21_000, 3_000) }
+    EventKind::RunFinished {
+        status: status.into(),
+        exit_code,
+        problem: None,
+        usage: usage(21_000, 3_000),
+        cost: Bill::default(),
+    }
 }
 
 pub(crate) fn plan(round: u32, ids: &[&str]) -> EventKind {
@@ -103,7 +109,13 @@ pub(crate) fn run() -> Vec<Event> {
         EventKind::Notice { message: format!("`builtin/scout` is no language model {HOSTILE}") },
         plan(1, &["map", "part", "last"]),
         started("map"),
-        EventKind::TurnFinished { node: "map".into(), turn: 1, stop: StopKind::Tool, usage: usage(10, 1) },
+        EventKind::TurnFinished {
+            node: "map".into(),
+            turn: 1,
+            stop: StopKind::Tool,
+            usage: usage(10, 1),
+            cost: Bill::default(),
+        },
         EventKind::ToolStarted {
             node: "map".into(),
             call: "c1".into(),

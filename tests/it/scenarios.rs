@@ -5,17 +5,25 @@
 //! | `args` | arguments of `sortie run`, one per line; `{workspace}` and `{plans}` are replaced |
 //! | `plan.toml` | runs with `--plan`, unless `args` names one |
 //! | `script.toml` | answers as `--model`, unless `args` names one; checks what each subagent is told (`expect`) |
+//! | `answers.toml` | answers as a model server would, byte by byte (see `answers`); `{server}` in `args` is its address |
 //! | `workspace/` | the files that the run finds |
 //! | `expected.json` | exit code and result, without what differs from run to run |
+//! | `expected.requests.json` | what the server was asked: where, and the messages without the prompt |
 //! | `expected.stderr` | standard error, where it matters; times and counts are `TIME` and `N`, a run's id is `RUN` |
 //!
 //! Lines of `args` that begin with `#` say what the scenario shows. `UPDATE_EXPECT=1 cargo test --test it scenarios`
 //! writes what comes out now; `expected.stderr` only where there is one (make it empty first) or the run never began.
 
+mod answers;
+
 use crate::command::{Said, Sandbox, finish};
+use answers::Server;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+
+/// The key that a scenario's server is given; never to be seen.
+const KEY: &str = "sk-never-to-be-seen";
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -72,7 +80,8 @@ fn check(name: &str) -> Result<(), String> {
     let scenario = folder("tests/scenarios/runs").join(name);
     let sandbox = Sandbox::new();
     copy(&scenario, sandbox.path());
-    let said = play(&scenario, &sandbox);
+    let server = Server::of(&scenario);
+    let said = play(&scenario, &sandbox, server.as_ref());
     if said.stderr.contains("panicked at") && !said.stderr.contains("the script asked for a panic") {
         return Err(format!("-- it panicked\n{}", said.stderr));
     }
@@ -85,11 +94,18 @@ fn check(name: &str) -> Result<(), String> {
     let run = result.as_ref().and_then(|result| result["run"].as_str());
     let stderr = normal_stderr(&sandbox.without_path(&said.stderr), run);
     let stderr_differs = compare(&scenario.join("expected.stderr"), &stderr, result.is_none());
-    let differences: Vec<String> = result_differs.into_iter().chain(stderr_differs).collect();
+    let requests_differ = server.as_ref().and_then(|server| {
+        let came = serde_json::to_string_pretty(&normal_requests(server)).unwrap();
+        compare(&scenario.join("expected.requests.json"), &sandbox.without_path(&came), true)
+    });
+    if said.stdout.contains(KEY) || said.stderr.contains(KEY) {
+        return Err(format!("-- the key is shown\n{}\n{}", said.stdout, said.stderr));
+    }
+    let differences: Vec<String> = result_differs.into_iter().chain(requests_differ).chain(stderr_differs).collect();
     if differences.is_empty() { Ok(()) } else { Err(differences.join("\n")) }
 }
 
-fn play(scenario: &Path, sandbox: &Sandbox) -> Said {
+fn play(scenario: &Path, sandbox: &Sandbox, server: Option<&Server>) -> Said {
     let text = std::fs::read_to_string(scenario.join("args")).unwrap_or_default();
     let workspace = sandbox.workspace().into_os_string().into_string().unwrap();
     let plans = folder("plans").into_os_string().into_string().unwrap();
@@ -97,14 +113,19 @@ fn play(scenario: &Path, sandbox: &Sandbox) -> Said {
         .lines()
         .filter(|line| !line.starts_with('#'))
         .map(|line| line.replace("{workspace}", &workspace).replace("{plans}", &plans))
+        .map(|line| line.replace("{server}", server.map_or("", |server| &server.url)))
         .collect();
     let mut command = sandbox.sortie();
     command.arg("run");
+    if let Some(server) = server {
+        command.env("SORTIE_CONFIG", sandbox.file("settings.toml", server.settings())).env("TEST_KEY", KEY);
+    }
     let defaults = [
         ("-C", workspace.as_str(), true),
         ("--output", "json", true),
         ("--plan", "plan.toml", scenario.join("plan.toml").exists()),
         ("--model", "script/script.toml", scenario.join("script.toml").exists()),
+        ("--model", "test/m", server.is_some()),
     ];
     for (option, value, there) in defaults {
         if there && !args.iter().any(|arg| arg == option) {
@@ -139,6 +160,33 @@ fn normal(said: &Said, result: Option<&Value>) -> Value {
         "answer": result["answer"].as_str().map(|answer| answer.lines().collect::<Vec<_>>()),
         "nodes": nodes,
     })
+}
+
+/// What a server was asked: the path of each request and what came after the prompt, long texts cut.
+fn normal_requests(server: &Server) -> Value {
+    let (asked, unused) = server.asked();
+    let requests: Vec<Value> = asked
+        .into_iter()
+        .map(|(path, body)| {
+            let messages = body["messages"].as_array().or(body["input"].as_array()).cloned().unwrap_or_default();
+            // The prompt, and the system text where it is a message, are other tests' business.
+            let prompt = messages.iter().position(|message| message["role"] == "user").map_or(0, |at| at + 1);
+            json!({ "path": path, "messages": clipped(Value::Array(messages[prompt.min(messages.len())..].to_vec())) })
+        })
+        .collect();
+    json!({ "requests": requests, "unused_answers": unused })
+}
+
+/// The value with each text cut after 160 characters.
+fn clipped(value: Value) -> Value {
+    match value {
+        Value::String(text) if text.chars().count() > 160 => {
+            Value::String(text.chars().take(160).chain("…".chars()).collect())
+        }
+        Value::Array(items) => items.into_iter().map(clipped).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, clipped(value))).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
+    }
 }
 
 /// What a node came to; what it has not is left out.

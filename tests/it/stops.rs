@@ -4,12 +4,11 @@ use crate::kit::{NoArgs, Play, Stuck, plan};
 use async_trait::async_trait;
 use futures_util::{FutureExt, StreamExt, stream};
 use indexmap::IndexMap;
-use serde_json::json;
 use sortie::agent::{AttemptEnd, Task};
 use sortie::cancel::{Cancel, CancelReason};
 use sortie::coordinator::{RunStatus, Scheduler};
 use sortie::event::EventKind;
-use sortie::model::{Delta, Deltas, Model, ModelError, Models, Request, StopKind, ToolCall, Usage};
+use sortie::model::{Delta, Deltas, Model, ModelError, ModelErrorKind, Models, Request, Usage};
 use sortie::permission::{Answer, Approver, Question};
 use sortie::plan::{CauseKind, Graph, Outcome};
 use sortie::store::MemoryStore;
@@ -91,16 +90,14 @@ async fn no_model_goes_before_the_deadline() {
     assert_eq!(play.run().await.end.status, RunStatus::NoModel);
 }
 
-/// Streams these deltas; then stops the run at once, or goes silent and lets it be stopped.
+/// Streams these deltas; then goes silent and lets it be stopped, or breaks for good.
 struct Streams {
     deltas: Vec<Delta>,
     then: Then,
-    cancel: Cancel,
 }
 
 #[derive(Clone, Copy)]
 enum Then {
-    StopsTheRun,
     IsSilent,
     Breaks,
 }
@@ -114,33 +111,19 @@ impl Model for Streams {
     async fn stream(&self, _: Request) -> Result<Deltas, ModelError> {
         let deltas = stream::iter(self.deltas.clone()).map(Ok);
         Ok(match self.then {
-            Then::StopsTheRun => {
-                self.cancel.request(CancelReason::Interrupt);
-                deltas.boxed()
-            }
             Then::IsSilent => deltas.chain(stream::pending()).boxed(),
-            Then::Breaks => deltas.boxed(),
+            Then::Breaks => {
+                let error = ModelError::new(ModelErrorKind::Protocol, "that is no event");
+                deltas.chain(stream::iter([Err(error)])).boxed()
+            }
         })
     }
 }
 
 fn streaming(deltas: Vec<Delta>, then: Then) -> Play {
     let mut play = Play::new("").plan(ONE);
-    let cancel = play.cancel.clone();
-    play.harness.models = Models::new(Arc::new(Streams { deltas, then, cancel }));
+    play.harness.models = Models::new(Arc::new(Streams { deltas, then }));
     play
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_stop_between_a_reply_and_its_calls_starts_none_of_them() {
-    let call = |id: &str| Delta::Call(ToolCall::new(id, "list_files", json!({})));
-    let played = streaming(vec![call("1"), call("2"), Delta::Stop(StopKind::Tool)], Then::StopsTheRun).run().await;
-    assert_eq!(played.outcome("a"), Outcome::Cancelled);
-    assert_eq!(played.index(|kind| matches!(kind, EventKind::ToolStarted { .. })), None);
-    let transcript = played.store.transcript_of("a", 1);
-    let results: Vec<&str> =
-        transcript.iter().filter(|r| r["type"] == "tool_result").filter_map(|r| r["text"].as_str()).collect();
-    assert_eq!(results, ["interrupted before it started"; 2]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,8 +11,9 @@ use sortie::agent::history::{self, History, INTERRUPTED, Record};
 use sortie::agent::report::REPORT;
 use sortie::agent::report::{self, ReportRules};
 use sortie::agent::turn::{End, Ending, Machine, Step};
-use sortie::model::{Block, Opaque, Reply, StopKind, ToolCall, ToolResult, Usage};
+use sortie::model::{Block, Message, Opaque, Reply, StopKind, ToolCall, ToolResult, Usage};
 use sortie::plan::CauseKind;
+use sortie::tool::Effect;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ fn read(id: &str) -> Block {
 }
 
 fn reply(stop: StopKind, blocks: Vec<Block>) -> Reply {
-    Reply { blocks, stop, usage: Usage { input: 1, output: 1, ..Usage::default() }, cost: None }
+    Reply { blocks, stop, usage: Usage { input: 1, output: 1, ..Usage::default() }, ..Reply::default() }
 }
 
 fn ok(id: &str) -> ToolResult {
@@ -54,6 +55,8 @@ struct Watched {
     records: Vec<Record>,
     /// Ids that were handed out.
     handed: Vec<String>,
+    /// Ids of calls that started while their reply streamed.
+    early: HashSet<String>,
     last_turn: u32,
 }
 
@@ -61,7 +64,15 @@ impl Watched {
     fn new(ending: Ending, limit: u32) -> Self {
         let by_report = matches!(ending, Ending::Report(_));
         let machine = Machine::new("the task", ending, limit);
-        let mut watched = Watched { machine, by_report, limit, records: Vec::new(), handed: Vec::new(), last_turn: 0 };
+        let mut watched = Watched {
+            machine,
+            by_report,
+            limit,
+            records: Vec::new(),
+            handed: Vec::new(),
+            early: HashSet::new(),
+            last_turn: 0,
+        };
         watched.look();
         watched
     }
@@ -75,7 +86,7 @@ impl Watched {
         }
         self.records.extend(new);
         let messages = self.machine.messages();
-        assert_eq!(history::check(&messages), Ok(()));
+        assert_eq!(check_request(&self.records, &messages), Ok(()));
         assert_eq!(History::replay(&self.records).messages(), messages, "the records tell all");
     }
 
@@ -172,7 +183,8 @@ impl Watched {
         assert_eq!(self.machine.step(), Step::End(end), "an end is for good");
         assert!(self.machine.turns() <= self.limit);
         for cut in 0..=self.records.len() {
-            assert_eq!(history::check(&History::replay(&self.records[..cut]).messages()), Ok(()), "cut at {cut}");
+            let records = &self.records[..cut];
+            assert_eq!(check_request(records, &History::replay(records).messages()), Ok(()), "cut at {cut}");
         }
         let mut whole = HashMap::new();
         for record in &self.records {
@@ -180,7 +192,8 @@ impl Watched {
                 for block in blocks {
                     if let Block::ToolCall(call) = block {
                         let ours = self.by_report && call.name == REPORT;
-                        let runs = !ours && matches!(stop, StopKind::End | StopKind::Tool | StopKind::Paused);
+                        let whole_reply = matches!(stop, StopKind::End | StopKind::Tool | StopKind::Paused);
+                        let runs = !ours && (whole_reply || self.early.contains(&call.id));
                         assert!(whole.insert(call.id.as_str(), runs).is_none(), "{} twice", call.id);
                     }
                 }
@@ -189,6 +202,12 @@ impl Watched {
         let answered: Vec<&str> = self.results().iter().map(|result| result.id.as_str()).collect();
         assert_eq!(answered.len(), whole.len(), "one result per call");
         assert_eq!(answered.into_iter().collect::<HashSet<_>>(), whole.keys().copied().collect());
+        for id in &self.early {
+            assert!(!self.handed.contains(id), "`{id}` has started and is handed out");
+            if let Some(result) = self.results().into_iter().find(|result| result.id == *id) {
+                assert!(!result.text.starts_with("not run") && !result.text.contains("not run:"), "{result:?}");
+            }
+        }
         let handed: HashSet<&str> = self.handed.iter().map(String::as_str).collect();
         assert_eq!(handed.len(), self.handed.len(), "a call is handed out once");
         for id in handed {
@@ -197,12 +216,47 @@ impl Watched {
     }
 }
 
+/// The rules of requests. Only where the last thing that was said is a reply that the server paused does a request end
+/// with the assistant's message.
+fn check_request(records: &[Record], messages: &[Arc<Message>]) -> Result<(), String> {
+    let said = records.iter().rev().find_map(|record| match record {
+        Record::User { text } if text.trim().is_empty() => None,
+        Record::User { .. } | Record::ToolResult { .. } => Some(StopKind::End),
+        Record::Assistant { blocks, .. } if blocks.iter().any(|block| matches!(block, Block::ToolCall(_))) => {
+            Some(StopKind::Tool)
+        }
+        Record::Assistant { blocks, stop, .. } => {
+            blocks.iter().any(|block| matches!(block, Block::Text { .. })).then_some(*stop)
+        }
+        Record::Start { .. } => None,
+    });
+    if said == Some(StopKind::Paused) { history::check_paused(messages) } else { history::check(messages) }
+}
+
+/// How a model call ends.
+#[derive(Clone, Copy, Debug)]
+enum Ends {
+    /// As the reply says.
+    Whole,
+    /// The stream breaks.
+    Cut,
+    /// It fails, after this much was said.
+    Fails,
+    /// Another model takes over from the start, and says the same.
+    Switches,
+    /// The conversation is stopped.
+    Stopped,
+}
+
 /// What happens at one moment.
 #[derive(Clone, Debug)]
 enum Act {
     /// What the step asks for: the reply, or the result of one of the running calls.
     Go {
         reply: Reply,
+        ends: Ends,
+        /// Whether calls that have started have their result before the reply is whole.
+        quick: bool,
         which: usize,
         is_error: bool,
     },
@@ -230,7 +284,12 @@ fn report_args() -> impl Strategy<Value = Value> {
 
 fn blocks() -> impl Strategy<Value = Block> {
     let ids = prop::sample::select(vec!["", "call_0", "call_0_2", "call", "x"]);
-    let tool = (ids.clone(), 0..3).prop_map(|(id, arg)| call(id, "read_file", json!({ "n": arg })));
+    let names = prop::sample::select(vec!["read_file", "read_file", "read_file", "edit_file", "unknown"]);
+    let args = prop_oneof![
+        8 => (0..3).prop_map(|arg| json!({ "n": arg })),
+        1 => prop::sample::select(vec![json!("{\"a\": \"b"), json!([1]), json!(null)]),
+    ];
+    let tool = (ids.clone(), names, args).prop_map(|(id, name, args)| call(id, name, args));
     let report = (ids, report_args()).prop_map(|(id, args)| call(id, REPORT, args));
     prop_oneof![
         3 => prop::sample::select(vec!["", " \n", "waiting for X", "é"]).prop_map(Block::text),
@@ -254,8 +313,15 @@ fn stops() -> impl Strategy<Value = StopKind> {
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let replies = (stops(), prop::collection::vec(blocks(), 0..5)).prop_map(|(stop, blocks)| reply(stop, blocks));
+    let ends = prop_oneof![
+        12 => Just(Ends::Whole),
+        2 => Just(Ends::Cut),
+        1 => prop::sample::select(vec![Ends::Fails, Ends::Switches, Ends::Stopped]),
+    ];
     let act = prop_oneof![
-        40 => (replies, 0usize..4, any::<bool>()).prop_map(|(reply, which, is_error)| Act::Go { reply, which, is_error }),
+        40 => (replies, ends, any::<bool>(), 0usize..4, any::<bool>()).prop_map(|(reply, ends, quick, which, is_error)| {
+            Act::Go { reply, ends, quick, which, is_error }
+        }),
         1 => Just(Act::ModelFails),
         3 => Just(Act::UnknownResult),
         3 => any::<Index>().prop_map(Act::ResultAgain),
@@ -269,15 +335,82 @@ fn endings() -> impl Strategy<Value = Ending> {
     prop_oneof![Just(by_report(None)), Just(by_report(Some(&output_schema()))), Just(Ending::Text),]
 }
 
+fn effect(name: &str) -> Option<Effect> {
+    match name {
+        "read_file" => Some(Effect::Read),
+        "edit_file" => Some(Effect::Edit),
+        _ => None,
+    }
+}
+
+/// Plays a reply that streams as the driver does: each call is admitted, and those that may start run.
+fn stream(watched: &mut Watched, running: &mut Vec<String>, mut reply: Reply, ends: Ends, quick: bool) {
+    let rounds = if matches!(ends, Ends::Switches) { 2 } else { 1 };
+    for round in 1..=rounds {
+        let mut acted = false;
+        let admitted = reply.blocks.clone().into_iter().map(|block| match block {
+            Block::ToolCall(call) => {
+                let effect = effect(&call.name);
+                acted |= effect == Some(Effect::Edit);
+                let (call, starts) = watched.machine.admit(call, effect);
+                assert!(!starts || (effect == Some(Effect::Read) && !acted && call.args.is_object()), "{call:?}");
+                if starts {
+                    assert!(watched.early.insert(call.id.clone()), "{call:?} has started twice");
+                    running.push(call.id.clone());
+                    watched.look();
+                    if quick {
+                        watched.machine.resolved(ok(&call.id));
+                        running.retain(|id| *id != call.id);
+                        watched.look();
+                    }
+                }
+                Block::ToolCall(call)
+            }
+            other @ (Block::Text { .. } | Block::Thinking(_) | Block::ToolResult(_)) => other,
+        });
+        let blocks: Vec<Block> = admitted.collect();
+        if round < rounds {
+            watched.machine.void();
+            running.clear();
+        } else {
+            reply.blocks = blocks;
+        }
+    }
+    match ends {
+        Ends::Whole | Ends::Switches => watched.machine.replied(reply),
+        Ends::Cut => watched.machine.cut(reply, "the connection was lost"),
+        Ends::Fails => {
+            watched.machine.broken_off(reply);
+            watched.look();
+            watched.machine.model_failed("the model is gone");
+        }
+        Ends::Stopped => {
+            watched.machine.broken_off(reply);
+            watched.look();
+            let running = running.clone();
+            watched.machine.stop(CauseKind::Interrupted, "stopped", |id| running.iter().any(|other| other == id));
+        }
+    }
+}
+
 /// Drives a machine through these acts, and then to its end with a model that says nothing.
-fn drive(ending: Ending, limit: u32, acts: Vec<Act>) -> Watched {
+fn drive(ending: Ending, limit: u32, raises: bool, acts: Vec<Act>) -> Watched {
     let mut watched = Watched::new(ending, limit);
+    if raises {
+        watched.machine.can_raise_output();
+    }
     let mut running: Vec<String> = Vec::new();
-    let silence = || Act::Go { reply: reply(StopKind::End, Vec::new()), which: 0, is_error: false };
+    let silence = || Act::Go {
+        reply: reply(StopKind::End, Vec::new()),
+        ends: Ends::Whole,
+        quick: false,
+        which: 0,
+        is_error: false,
+    };
     for act in acts.into_iter().chain(std::iter::repeat_with(silence).take(100)) {
         match act {
-            Act::Go { reply, which, is_error } => match watched.step() {
-                Step::CallModel { .. } => watched.machine.replied(reply),
+            Act::Go { reply, ends, quick, which, is_error } => match watched.step() {
+                Step::CallModel { .. } => stream(&mut watched, &mut running, reply, ends, quick),
                 Step::RunTools(calls) => {
                     running.extend(calls.into_iter().map(|call| call.id));
                     let id = running.swap_remove(which % running.len());
@@ -309,7 +442,9 @@ proptest! {
 
     /// Calls and results pair up, any cut of the records is a valid request, and there is one end, in time.
     #[test]
-    fn any_behaviour_leaves_a_valid_history_and_ends(ending in endings(), limit in 1u32..=8, acts in acts()) {
-        drive(ending, limit, acts).check_end();
+    fn any_behaviour_leaves_a_valid_history_and_ends(
+        ending in endings(), limit in 1u32..=8, raises in any::<bool>(), acts in acts()
+    ) {
+        drive(ending, limit, raises, acts).check_end();
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! Nothing of the address but its host and port is ever told: a URL may hold a password.
 
+use super::egress::place;
 use crate::model::ModelErrorKind;
 use crate::model::wire::Failure;
+use reqwest::Url;
 use rustls::CertificateError;
 use std::error::Error;
 use std::io;
@@ -20,6 +22,23 @@ pub struct Trouble {
 impl Trouble {
     fn new(message: String, hint: &str) -> Self {
         Trouble { failure: Failure::new(ModelErrorKind::Network, message), hint: hint.to_string() }
+    }
+
+    /// A reply that sends us elsewhere. We do not go: the key is for the host that the user named.
+    pub fn redirect(url: &Url, location: Option<&str>) -> Trouble {
+        let target = location.and_then(|location| url.join(location).ok()).map(|mut target| {
+            target.set_query(None);
+            target.set_fragment(None);
+            // Both can fail only for addresses without a host, which have no user either.
+            let _ = target.set_username("").and_then(|()| target.set_password(None));
+            short(&target)
+        });
+        let (to, hint) = match target {
+            Some(target) => (format!("to `{target}`"), "if that is right, make it the base URL"),
+            None => ("without saying where to".to_string(), "check the base URL"),
+        };
+        let message = format!("`{}` redirects {to}, and a key is not sent on", place(url));
+        Trouble { failure: Failure::new(ModelErrorKind::NotFound, message), hint: hint.to_string() }
     }
 
     /// Reads an error by what is at the bottom of it; `proxy` is what the request went through.

@@ -9,13 +9,14 @@
 
 mod anthropic;
 mod failure;
+mod ids;
 mod loose;
 mod openai;
 mod openai_chat;
 mod openai_responses;
 pub mod sse;
 
-pub use failure::{Failure, RetryHint};
+pub use failure::{Failure, RateState, RetryHint};
 
 use super::catalog::Quirks;
 use super::{Delta, Request};

@@ -10,7 +10,7 @@
 use super::super::openai::{self, FORMAT};
 use super::super::{Effort, Target};
 use super::reasoning;
-use crate::model::catalog::{EffortStyle, OutputLimit, ReasoningEcho};
+use crate::model::catalog::{ChatTools, EffortStyle, OutputLimit, ReasoningEcho};
 use crate::model::{Block, Message, Request, Speaker, ToolCall, ToolSpec};
 use serde_json::{Map, Value, json};
 
@@ -47,7 +47,7 @@ pub(in super::super) fn encode(request: &Request, target: &Target) -> Value {
         let format = json!({ "name": FORMAT, "schema": &**schema });
         body.insert("response_format".into(), json!({ "type": "json_schema", "json_schema": format }));
     }
-    think(target, &mut body);
+    think(target, !request.tools.is_empty(), &mut body);
     Value::Object(body)
 }
 
@@ -140,9 +140,14 @@ fn words(message: &Message) -> Option<String> {
 }
 
 /// Says how hard to think. No server gets two ways of saying it, but DeepSeek's, whose two say different things.
-fn think(target: &Target, body: &mut Map<String, Value>) {
+fn think(target: &Target, tools: bool, body: &mut Map<String, Value>) {
     let style = target.quirks.effort;
-    let Some(effort) = target.effort else {
+    let effort = match target.quirks.chat_tools {
+        ChatTools::WithoutEffort if tools => None,
+        ChatTools::WithoutReasoning if tools => Some(Effort::None),
+        ChatTools::Yes | ChatTools::WithoutEffort | ChatTools::WithoutReasoning | ChatTools::No => target.effort,
+    };
+    let Some(effort) = effort else {
         if style == EffortStyle::ThinkingKept {
             body.insert("thinking".into(), json!({ "type": "enabled", "keep": "all" }));
         }

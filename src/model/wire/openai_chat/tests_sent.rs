@@ -2,7 +2,7 @@
 
 use super::super::{Effort, Target};
 use super::encode;
-use crate::model::catalog::{EffortStyle, OutputLimit, Quirks, ReasoningEcho};
+use crate::model::catalog::{ChatTools, EffortStyle, OutputLimit, Quirks, ReasoningEcho};
 use crate::model::{Block, Message, Opaque, Request, Speaker, ToolCall, ToolResult, ToolSpec};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -144,6 +144,25 @@ fn effort_is_asked_for_in_the_servers_own_way_and_in_one_way() {
             body.shift_remove(key);
         }
         assert_eq!(Value::Object(body.clone()), wanted, "{style:?} {effort:?}");
+    }
+}
+
+#[test]
+fn a_model_whose_tools_forbid_reasoning_is_told_not_to_reason() {
+    for (chat_tools, effort, with_tools, without) in [
+        (ChatTools::Yes, Some(Effort::High), Some("high"), Some("high")),
+        (ChatTools::WithoutEffort, Some(Effort::High), None, Some("high")),
+        (ChatTools::WithoutReasoning, None, Some("none"), None),
+        (ChatTools::WithoutReasoning, Some(Effort::High), Some("none"), Some("high")),
+    ] {
+        let mut target = target();
+        target.quirks.chat_tools = chat_tools;
+        target.effort = effort;
+        let mut request = request(vec![user(vec![Block::text("task")])]);
+        let sent = |request: &Request| encode(request, &target).get("reasoning_effort").cloned();
+        assert_eq!(sent(&request), with_tools.map(Value::from), "{chat_tools:?}");
+        request.tools = Vec::new().into();
+        assert_eq!(sent(&request), without.map(Value::from), "{chat_tools:?}");
     }
 }
 

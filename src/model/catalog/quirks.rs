@@ -1,4 +1,4 @@
-//! What is known about models: a data file, and what users say in their config.
+//! What is special about a model or its server, where the protocol leaves room or is not kept.
 
 use serde::Deserialize;
 
@@ -6,6 +6,8 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Quirks {
+    /// How an Anthropic model is told how hard to think.
+    pub thinking: ThinkingStyle,
     /// How the output limit is called (Chat Completions).
     pub output_limit: OutputLimit,
     /// How effort is asked for (Chat Completions).
@@ -16,6 +18,23 @@ pub struct Quirks {
     pub null_content: bool,
     /// The server does not know `stream_options`; usage then comes by itself or not at all.
     pub no_stream_options: bool,
+    /// The server does not know encrypted reasoning (Responses): asked for it, it answers 400.
+    pub no_encrypted_reasoning: bool,
+    /// Whether the model can be given tools (Chat Completions).
+    pub chat_tools: ChatTools,
+}
+
+/// How an Anthropic model is told how hard to think.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThinkingStyle {
+    /// It cannot be told, or nobody knows how.
+    #[default]
+    None,
+    /// With a budget in tokens: `thinking: {type: enabled}`.
+    Budget,
+    /// It decides by itself, guided by `effort`: `thinking: {type: adaptive}`.
+    Adaptive,
 }
 
 /// How Chat Completions calls the limit of a reply.
@@ -63,4 +82,19 @@ pub enum ReasoningEcho {
     Always,
     /// Never: the server refuses it.
     Never,
+}
+
+/// Whether a model can be given tools over Chat Completions. OpenAI ties its newer models' tools to Responses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChatTools {
+    /// Yes.
+    #[default]
+    Yes,
+    /// If no effort is asked for (GPT-5.4, 5.5).
+    WithoutEffort,
+    /// If it is told not to reason at all (GPT-5.6 and those of GPT-6 that accept that).
+    WithoutReasoning,
+    /// No: tools need Responses.
+    No,
 }

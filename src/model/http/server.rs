@@ -1,0 +1,110 @@
+//! A provider that is ready to be spoken to: address, headers, client, gate. Shared by all of its models.
+
+use super::client::Http;
+use super::provider::{Auth, AuthHeader, Provider, Secret};
+use super::trouble::Trouble;
+use crate::model::gate::{Gate, GateSettings};
+use crate::model::trace::HttpTrace;
+use crate::model::wire::{Failure, Protocol};
+use reqwest::Url;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use std::sync::Arc;
+
+/// The API version that Anthropic's Messages wants to be told.
+const ANTHROPIC_VERSION: &str = "2023-06-01";
+
+/// A provider that is ready to be spoken to.
+pub struct Server {
+    /// As it is configured.
+    pub(super) provider: Provider,
+    /// Where requests go.
+    pub(super) endpoint: Url,
+    /// The same for every request.
+    pub(super) headers: HeaderMap,
+    /// Who sends.
+    pub(super) http: Http,
+    /// Who may send, and when.
+    pub(super) gate: Arc<Gate>,
+    /// Who writes down what goes over the wire.
+    pub(super) trace: Option<Arc<HttpTrace>>,
+}
+
+impl Server {
+    /// Gets ready. Opens no connection.
+    ///
+    /// # Errors
+    /// When the base URL is none, or key or headers hold what no header may hold. Never shows a key.
+    pub fn new(provider: Provider, http: Http, seed: u64, trace: Option<Arc<HttpTrace>>) -> Result<Arc<Self>, String> {
+        let endpoint = provider.endpoint()?;
+        let headers = headers(&provider)?;
+        let settings = GateSettings {
+            streams: provider.streams,
+            rpm: provider.rpm,
+            tpm: provider.tpm,
+            seed,
+            ..GateSettings::default()
+        };
+        let gate = Arc::new(Gate::new(&provider.name, &settings));
+        Ok(Arc::new(Server { provider, endpoint, headers, http, gate, trace }))
+    }
+
+    /// Why a request or its answer did not get through.
+    pub(super) fn broken(&self, error: &reqwest::Error) -> Failure {
+        let Trouble { mut failure, hint } = self.http.trouble(error, &self.endpoint);
+        if !hint.is_empty() {
+            failure.message = format!("{}; {hint}", failure.message);
+        }
+        failure
+    }
+
+    /// What must not be shown of it.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        let key = match &self.provider.auth {
+            Auth::None => None,
+            Auth::Key { key, .. } => Some(key),
+        };
+        key.into_iter().chain(self.provider.headers.iter().map(|(_, value)| value))
+    }
+}
+
+fn headers(provider: &Provider) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
+    match provider.protocol {
+        Protocol::Anthropic => {
+            headers.insert("anthropic-version", HeaderValue::from_static(ANTHROPIC_VERSION));
+        }
+        Protocol::OpenaiChat | Protocol::OpenaiResponses => {}
+    }
+    if let Auth::Key { key, header, variable } = &provider.auth {
+        let (name, value) = match header {
+            AuthHeader::ApiKey => ("x-api-key", key.reveal().to_string()),
+            AuthHeader::Bearer => ("authorization", format!("Bearer {}", key.reveal())),
+        };
+        headers.insert(
+            name,
+            secret(&value).ok_or_else(|| {
+                format!("the key in {variable} holds characters that no key has (a line end, perhaps): set it again")
+            })?,
+        );
+    }
+    for (name, value) in &provider.headers {
+        let header: HeaderName =
+            name.parse().map_err(|_| format!("`{name}` is no name of a header (provider `{}`)", provider.name))?;
+        let value = secret(value.reveal()).ok_or_else(|| {
+            format!(
+                "the value of header `{name}` (provider `{}`) holds characters that no header may hold",
+                provider.name
+            )
+        })?;
+        headers.insert(header, value);
+    }
+    Ok(headers)
+}
+
+fn secret(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
