@@ -213,6 +213,11 @@ pub enum EventKind {
         /// the number of jobs.
         efficiency: f64,
     },
+    /// The run has a title; an older one is void.
+    Titled {
+        /// A few words on its task.
+        title: String,
+    },
     /// The coordinator's answer.
     Answered {
         /// The answer.
@@ -268,6 +273,7 @@ impl EventKind {
             | EventKind::TurnFinished { .. }
             | EventKind::ModelWaiting { .. }
             | EventKind::ModelSwitched { .. }
+            | EventKind::Titled { .. }
             | EventKind::ToolStarted { .. }
             | EventKind::ToolFinished { .. }
             | EventKind::CancelRequested { .. }

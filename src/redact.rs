@@ -12,7 +12,7 @@ pub const HIDDEN: &str = "***";
 
 /// Bytes of the shortest secret that is looked for. Local servers are given words such as `ollama` or `EMPTY` for a key;
 /// to hide these would only make text unreadable.
-const SHORTEST: usize = 8;
+pub(crate) const SHORTEST: usize = 8;
 
 /// Bytes of the shortest piece of a secret that is hidden at a cut.
 const SHORTEST_PIECE: usize = 4;
@@ -43,6 +43,16 @@ impl Redactor {
         spellings.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         spellings.dedup();
         Redactor { spellings: spellings.into() }
+    }
+
+    /// Whether a secret is in the text.
+    pub fn finds(&self, text: &str) -> bool {
+        self.spellings.iter().any(|spelling| text.contains(spelling.as_str()))
+    }
+
+    /// Whether there is anything to hide.
+    pub fn is_empty(&self) -> bool {
+        self.spellings.is_empty()
     }
 
     /// The text without secrets.

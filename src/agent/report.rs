@@ -2,6 +2,7 @@
 //!
 //! Limits are checked, never applied silently: a report over a limit goes back to the model with the limit's name.
 
+use super::turn::arguments;
 use crate::model::ToolSpec;
 use crate::text;
 use serde::{Deserialize, Serialize};
@@ -124,10 +125,14 @@ pub enum Confidence {
     Low,
 }
 
+const EXAMPLE: &str = r#"{"status": "done", "summary": "…", "findings": [{"claim": "…", "evidence": [{"path": "src/lib.rs", "line": 1, "quote": "…"}], "confidence": "high"}]}"#;
+const SHORT_EXAMPLE: &str = r#"{"status": "done", "summary": "…"}"#;
+
 /// What a node's report must fulfil: the limits above and, where the node has one, its `output` schema.
 #[derive(Debug)]
 pub struct ReportRules {
     output: Option<(Value, jsonschema::Validator)>,
+    compact: bool,
 }
 
 /// Why a report was not taken.
@@ -152,7 +157,13 @@ impl ReportRules {
                 Some((schema.clone(), validator))
             }
         };
-        Ok(ReportRules { output })
+        Ok(ReportRules { output, compact: false })
+    }
+
+    /// The same for a small model: it is offered only what every report must have. What else it sends is taken.
+    #[must_use]
+    pub fn compact(self) -> Self {
+        ReportRules { compact: true, ..self }
     }
 
     /// Whether the node asks for an output.
@@ -162,6 +173,9 @@ impl ReportRules {
 
     /// The `report` tool as the model sees it.
     pub fn spec(&self) -> ToolSpec {
+        if self.compact {
+            return self.compact_spec();
+        }
         let notes = json!({
             "type": "array", "maxItems": MAX_NOTES, "items": { "type": "string", "maxLength": MAX_NOTE }
         });
@@ -235,20 +249,39 @@ impl ReportRules {
         }
     }
 
+    fn compact_spec(&self) -> ToolSpec {
+        let mut properties = json!({
+            "status": { "type": "string", "enum": ["done", "partial", "blocked"] },
+            "summary": { "type": "string", "maxLength": MAX_SUMMARY, "description": "Your result." }
+        });
+        let mut required = vec!["status", "summary"];
+        if let Some((schema, _)) = &self.output {
+            properties["output"] = schema.clone();
+            required.push("output");
+        }
+        ToolSpec {
+            name: REPORT.to_string(),
+            description: "Hands in your result and ends your work.".to_string(),
+            schema: json!({
+                "type": "object", "additionalProperties": false, "required": required, "properties": properties
+            }),
+        }
+    }
+
     /// Takes the arguments of a `report` call.
     ///
     /// # Errors
     /// Everything that is wrong with them, at once.
     pub fn check(&self, args: &Value) -> Result<Report, ReportProblem> {
-        let mut report: Report = match serde_json::from_value(args.clone()) {
-            Ok(report) => report,
-            Err(error) => {
-                let message = format!(
-                    "the report was not taken: {error}. Example: {{\"status\": \"done\", \"summary\": \"…\", \"findings\": [{{\"claim\": \"…\", \"evidence\": [{{\"path\": \"src/lib.rs\", \"line\": 1, \"quote\": \"…\"}}], \"confidence\": \"high\"}}]}}"
-                );
-                return Err(ReportProblem { message, without_output: None });
-            }
+        let read = match arguments::unusable(args) {
+            Some(problem) => Err(problem),
+            None => Report::deserialize(args).map_err(|error| error.to_string()),
         };
+        let mut report = read.map_err(|problem| {
+            let example = if self.compact { SHORT_EXAMPLE } else { EXAMPLE };
+            let message = format!("the report was not taken: {problem}. Example: {example}");
+            ReportProblem { message, without_output: None }
+        })?;
         let mut problems = over_limits(&report);
         problems.extend(misplaced(&report));
         let output_problem = self.output_problem(&report);

@@ -22,11 +22,13 @@ pub struct Role {
     pub model: Option<String>,
     /// Model calls of one attempt, if it differs from the run's.
     pub turns: Option<u32>,
+    /// Whether it is for small models: what they are told and offered is kept short.
+    pub compact: bool,
     /// Its part of the system text.
     pub text: String,
 }
 
-const BUILT_IN: [&str; 1] = [include_str!("roles/explorer.md")];
+const BUILT_IN: [&str; 2] = [include_str!("roles/explorer.md"), include_str!("roles/minimal.md")];
 
 impl Role {
     /// Reads a role from Markdown with front matter.
@@ -44,6 +46,7 @@ impl Role {
             tools: Vec::new(),
             model: None,
             turns: None,
+            compact: false,
             text: String::new(),
         };
         let mut closed = false;
@@ -66,6 +69,11 @@ impl Role {
                     let turns = value.parse().ok().filter(|turns| *turns > 0);
                     role.turns = Some(turns.ok_or_else(|| format!("line {}: `turns` is a number from 1", at + 1))?);
                 }
+                "compact" => match value {
+                    "true" => role.compact = true,
+                    "false" => role.compact = false,
+                    _ => return Err(format!("line {}: `compact` is `true` or `false`", at + 1)),
+                },
                 other => return Err(format!("line {}: a role has no key `{other}`", at + 1)),
             }
         }
@@ -105,6 +113,7 @@ mod tests {
             ("---\nname: a\n", "not closed"),
             ("---\ndescription: b\n---\n", "no `name`"),
             ("---\nname: a\nturns: 0\n---\n", "line 3"),
+            ("---\nname: a\ncompact: yes\n---\n", "line 3"),
             ("---\nname: a\ncolour: red\n---\n", "`colour`"),
         ] {
             let error = Role::parse(markdown).unwrap_err();

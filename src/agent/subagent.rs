@@ -22,6 +22,11 @@ use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+/// Part of the model's window, as a divisor, that the result of one tool call may take.
+const RESULT_SHARE: u64 = 8;
+/// Bytes per token, as everywhere where nothing was counted.
+const BYTES_PER_TOKEN: u64 = 4;
+
 /// What every attempt of a run shares.
 pub(crate) struct Kit {
     /// The models.
@@ -98,6 +103,7 @@ impl Kit {
             return AttemptEnd::failed(CauseKind::Model, format!("there is no model `{model}` in this run"));
         };
         let rules = match ReportRules::new(output.as_ref()) {
+            Ok(rules) if role.compact => Arc::new(rules.compact()),
             Ok(rules) => Arc::new(rules),
             Err(problem) => {
                 return AttemptEnd::failed(CauseKind::Template, format!("its `output` is no JSON Schema: {problem}"));
@@ -117,8 +123,9 @@ impl Kit {
         }
         let places = Arc::new(places);
         let ledger = Arc::new(Ledger::default());
-        let toolset = self.registry.subagent(tools);
-        let mut specs = toolset.specs();
+        let room = (model.context_window() / RESULT_SHARE).saturating_mul(BYTES_PER_TOKEN);
+        let toolset = self.registry.subagent(tools).within(usize::try_from(room).unwrap_or(usize::MAX));
+        let mut specs = if role.compact { toolset.compact_specs() } else { toolset.specs() };
         specs.push(rules.spec());
         let name: Arc<str> = attempt.node.as_str().into();
         let conversation = Conversation {
@@ -161,6 +168,13 @@ impl Kit {
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => end,
         }
+    }
+
+    /// Counts what a chore beside the conversations has used. Whether it was answered says nothing about these.
+    pub(crate) fn count_chore(&self, usage: Usage, cost: Bill) {
+        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        totals.usage += usage;
+        totals.cost += cost;
     }
 
     /// Counts a conversation's model calls for the run.

@@ -5,14 +5,21 @@
 
 mod ask;
 mod diagnostics;
+mod doctor;
 mod models;
+mod open;
 mod out;
 mod plan;
 mod run;
 mod runs;
+mod secrets;
+mod settings;
 mod show;
 mod signals;
 mod state;
+mod trace;
+mod trust;
+mod wire;
 
 use clap::{Parser, Subcommand};
 use out::Out;
@@ -37,6 +44,11 @@ enum Command {
     Plan(plan::PlanCommand),
     Runs(runs::RunsArgs),
     Show(show::ShowArgs),
+    /// Show what models were sent and answered, send a request again, compare two runs
+    #[command(subcommand)]
+    Trace(trace::TraceCommand),
+    Models(models::ModelsArgs),
+    Doctor(doctor::DoctorArgs),
 }
 
 // Where the workspace is; shared by the subcommands that need one. Not a doc comment: clap would show it as their help.
@@ -63,6 +75,9 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Plan(command) => plan::main(command, &mut out),
         Command::Runs(args) => runs::main(args, &mut out),
         Command::Show(args) => show::main(args, &mut out),
+        Command::Trace(command) => trace::main(command, &mut out),
+        Command::Models(args) => models::main(&args, &mut out),
+        Command::Doctor(args) => doctor::main(&args, &mut out),
     });
     match result {
         Ok(code) => ExitCode::from(code),
@@ -82,6 +97,11 @@ fn cannot_read(path: &std::path::Path, error: &std::io::Error) -> Error {
         }
         _ => cause,
     }
+}
+
+/// Any error of the system at this path, where the user wanted a file.
+fn cannot_write(path: &std::path::Path, error: &std::io::Error) -> Error {
+    Error::usage(format!("cannot write `{}`: {}", path.display(), out::reason(error)))
 }
 
 /// The tools that come with sortie.

@@ -1,61 +1,210 @@
-//! From the names that users write to models.
+//! `sortie models`: which models there are, and what it takes to use them.
 
+use super::WorkspaceArgs;
+use super::open::{Choice, catalog, choose};
 use super::out::Out;
-use sortie::error::Error;
-use sortie::model::{Model, Models, Scout, Scripted};
-use std::sync::Arc;
+use super::settings::{Manner, SettingsArgs, load, variable};
+use serde_json::json;
+use sortie::config::{KnownProvider, Providers, Settings};
+use sortie::error::{Error, exit};
+use sortie::model::catalog::{Catalog, ModelInfo};
+use sortie::model::http::endpoint;
+use std::collections::BTreeSet;
 
-const SCOUT: &str = "builtin/scout";
-
-/// The run's model as it will be called.
-pub(crate) fn resolve_name(wanted: Option<&str>) -> &str {
-    wanted.map(str::trim).filter(|name| !name.is_empty()).unwrap_or(SCOUT)
-}
-
-/// Opens the run's model and those that nodes name.
+/// List the models: which one a run uses, which providers are set up, what is known of their models
 ///
-/// # Errors
-/// When one is not known or cannot be read; all that is wrong with it is said.
-pub(crate) fn open<'a>(
-    wanted: Option<&str>,
-    others: impl Iterator<Item = &'a str>,
-    require_model: bool,
-    out: &mut Out,
-) -> Result<Models, Error> {
-    let name = resolve_name(wanted);
-    if require_model && name == SCOUT {
-        return Err(Error::usage("--require-model refuses `builtin/scout`, and no other model is named")
-            .hint("name one with --model script/FILE; this version has no clients for hosted models yet"));
-    }
-    for key in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"] {
-        if wanted.is_none() && std::env::var_os(key).is_some_and(|value| !value.is_empty()) {
-            out.note(&format!(
-                "note: {key} is set, but this version has no clients for hosted models yet; the run uses `{SCOUT}`"
-            ));
-        }
-    }
-    let mut models = Models::new(open_one(name)?);
-    for other in others {
-        if models.get(other).is_none() {
-            models.add(open_one(other)?);
-        }
-    }
-    Ok(models)
+/// Windows and prices are those of the catalog that comes with sortie, changed by `[models."provider/model"]` in your
+/// config. A model that is not listed works all the same: its use is then counted in tokens alone. Nothing is sent.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct ModelsArgs {
+    /// Only this provider, whether it is set up or not
+    #[arg(value_name = "PROVIDER")]
+    provider: Option<String>,
+    /// Models of all providers, of those without a key too
+    #[arg(long, conflicts_with = "provider")]
+    all: bool,
+    /// One JSON object with everything
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    workspace: WorkspaceArgs,
+    #[command(flatten)]
+    settings: SettingsArgs,
 }
 
-fn open_one(name: &str) -> Result<Arc<dyn Model>, Error> {
-    if name == SCOUT {
-        return Ok(Arc::new(Scout));
+const HELP: &str = "\
+Set up a provider by its key:
+  export ANTHROPIC_API_KEY=…
+
+or in ~/.config/sortie/config.toml, for any server that speaks one of the three protocols:
+  model = \"local/qwen3\"
+  [providers.local]
+  protocol = \"openai-chat\"          # or anthropic, openai-responses
+  base_url = \"http://127.0.0.1:8080/v1\"
+  key_env = \"LOCAL_API_KEY\"         # the variable that holds the key, if one is needed
+
+Examples:
+  sortie models
+  sortie models anthropic
+  sortie models --json | jq -r '.models[].name'";
+
+pub(crate) fn main(args: &ModelsArgs, out: &mut Out) -> Result<u8, Error> {
+    let loaded = load(&args.workspace.directory, args.settings.trust, Manner::Look, out)?;
+    let settings = &loaded.settings;
+    let providers = Providers::new(settings, &variable).list();
+    if let Some(wanted) = &args.provider
+        && !providers.iter().any(|known| known.name == *wanted)
+    {
+        let names: Vec<&str> = providers.iter().map(|known| known.name.as_str()).collect();
+        return Err(Error::usage(format!("there is no provider `{}`", sortie::text::printable(wanted)))
+            .hint(format!("the providers are {}", names.join(", "))));
     }
-    let Some(file) = name.strip_prefix("script/") else {
-        return Err(Error::usage(format!("there is no model `{name}`")).hint(format!(
-            "this version knows `{SCOUT}` (rules, no key needed) and `script/FILE` (replies from a TOML file)"
-        )));
+    let choice = choose(settings, loaded.named_model(&args.settings));
+    let catalog = catalog(settings);
+    let shown = |known: &&KnownProvider| match &args.provider {
+        Some(wanted) => known.name == *wanted,
+        None => args.all || args.json || known.configured,
     };
-    let path = std::path::Path::new(file);
-    let bytes = std::fs::read(path).map_err(|error| super::cannot_read(path, &error))?;
-    let text = String::from_utf8(bytes).map_err(|_| Error::usage(format!("the script `{file}` is not UTF-8")))?;
-    let script = Scripted::parse(name, &text)
-        .map_err(|problem| Error::usage(format!("the script `{file}` cannot be read: {}", problem.trim_end())))?;
-    Ok(Arc::new(script))
+    let models: Vec<(String, ModelInfo)> =
+        providers.iter().filter(shown).flat_map(|known| of_provider(known, settings, &catalog)).collect();
+    if args.json {
+        let object = as_json(&choice, settings, &providers, &models);
+        out.data(&format!("{object:#}\n"))?;
+        return Ok(exit::OK);
+    }
+    let width = out.stdout_columns();
+    let mut text = match &choice {
+        Ok(choice) => format!("model     {} ({})\n", choice.name(), choice.why()),
+        Err(error) => format!("model     none: {error}\n"),
+    };
+    if let Some(small) = &settings.small_model {
+        text.push_str(&format!("small     {small}\n"));
+    }
+    if let Some(fallbacks) = settings.fallback_models.as_ref().filter(|names| !names.is_empty()) {
+        text.push_str(&format!("fallback  {}\n", fallbacks.join(", then ")));
+    }
+    let listed: Vec<&KnownProvider> =
+        providers.iter().filter(|known| args.provider.as_ref().is_none_or(|wanted| *wanted == known.name)).collect();
+    text.push_str(&format!("\n{}", provider_table(&listed, width)));
+    if models.is_empty() {
+        text.push_str(
+            "\nno models are listed for what is set up; `sortie models --all` lists those of all providers\n",
+        );
+    } else {
+        text.push_str(&format!("\n{}", model_table(&models, width)));
+    }
+    out.data(&text)?;
+    Ok(exit::OK)
+}
+
+/// What is known by name of a provider's models, those that only the config names among them.
+fn of_provider(known: &KnownProvider, settings: &Settings, catalog: &Catalog) -> Vec<(String, ModelInfo)> {
+    let own = settings.models.keys().filter_map(|name| name.split_once('/'));
+    let own = own.filter(|(provider, _)| *provider == known.name).map(|(_, model)| model);
+    // The catalog may speak of a model in more than one place.
+    let names: BTreeSet<&str> = catalog.models(&known.name).chain(own).collect();
+    names.into_iter().map(|model| (format!("{}/{model}", known.name), catalog.info(&known.name, model))).collect()
+}
+
+fn provider_table(providers: &[&KnownProvider], width: Option<usize>) -> String {
+    let mut rows = vec![["provider", "key", "protocol", "address"].map(str::to_string)];
+    rows.extend(providers.iter().map(|known| {
+        [known.name.clone(), key(known), protocol(known).unwrap_or_else(|| "missing".to_string()), address(known)]
+    }));
+    sortie::ui::columns(&rows, width, &[])
+}
+
+/// Whether there is a key; never the key.
+fn key(known: &KnownProvider) -> String {
+    match (&known.key_in, known.variables.as_slice()) {
+        (Some(variable), _) => format!("{variable} is set"),
+        (None, []) => "none needed".to_string(),
+        (None, variables) => format!("{} is not set", variables.join(" or ")),
+    }
+}
+
+fn protocol(known: &KnownProvider) -> Option<String> {
+    let value = serde_json::to_value(known.protocol?).ok()?;
+    value.as_str().map(str::to_string)
+}
+
+/// Where requests go, in full: what was made of the base URL.
+fn address(known: &KnownProvider) -> String {
+    match known.protocol.map(|protocol| endpoint(&known.base_url, protocol)) {
+        _ if known.base_url.is_empty() => "missing".to_string(),
+        Some(Ok(url)) => url.to_string(),
+        Some(Err(problem)) => problem,
+        None => known.base_url.clone(),
+    }
+}
+
+fn model_table(models: &[(String, ModelInfo)], width: Option<usize>) -> String {
+    let head = ["model", "window", "output", "$ in", "cached", "$ out"];
+    let mut rows = vec![head.map(str::to_string)];
+    rows.extend(models.iter().map(|(name, info)| {
+        let rates = info.price.map(|price| price.rates);
+        let dollars = |rate: Option<f64>| rate.map_or_else(|| "?".to_string(), |rate| format!("{rate:.2}"));
+        let tokens = |count: Option<u64>| count.map_or_else(|| "?".to_string(), sortie::ui::quantity);
+        [
+            name.clone(),
+            tokens(info.context_window),
+            tokens(info.max_output.map(u64::from)),
+            dollars(rates.map(|rates| rates.input)),
+            dollars(rates.map(|rates| rates.cache_read)),
+            dollars(rates.map(|rates| rates.output)),
+        ]
+    }));
+    let table = sortie::ui::columns(&rows, width, &[1, 2, 3, 4, 5]);
+    format!("{table}\n$ for a million tokens; ? is not known to the catalog\n")
+}
+
+fn as_json(
+    choice: &Result<Choice, Error>,
+    settings: &Settings,
+    providers: &[KnownProvider],
+    models: &[(String, ModelInfo)],
+) -> serde_json::Value {
+    let providers: Vec<_> = providers
+        .iter()
+        .map(|known| {
+            json!({
+                "name": known.name,
+                "configured": known.configured,
+                "protocol": known.protocol,
+                "endpoint": known.protocol.and_then(|protocol| endpoint(&known.base_url, protocol).ok()).map(String::from),
+                "key_variables": known.variables,
+                "key_in": known.key_in,
+            })
+        })
+        .collect();
+    let models: Vec<_> = models
+        .iter()
+        .map(|(name, info)| {
+            let price = info.price.map(|price| {
+                let rates = price.rates;
+                json!({
+                    "input": rates.input,
+                    "cache_read": rates.cache_read,
+                    "cache_write": rates.cache_write,
+                    "output": rates.output,
+                })
+            });
+            json!({
+                "name": name,
+                "context_window": info.context_window,
+                "max_output": info.max_output,
+                "price": price,
+            })
+        })
+        .collect();
+    json!({
+        "version": 1,
+        "model": choice.as_ref().ok().map(Choice::name),
+        "why": choice.as_ref().map_or_else(ToString::to_string, Choice::why),
+        "small_model": settings.small_model,
+        "fallback_models": settings.fallback_models.clone().unwrap_or_default(),
+        "providers": providers,
+        "models": models,
+    })
 }

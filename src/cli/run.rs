@@ -1,23 +1,27 @@
 //! `sortie run`: a task, a plan, or both, to the end.
 
+use super::open::{self, Choice, Opener, Wishes};
 use super::out::{self, Out};
-use super::{WorkspaceArgs, models, signals, state};
+use super::settings::{self, Loaded, Manner, SettingsArgs, at_least_one, duration};
+use super::{WorkspaceArgs, secrets, signals, state, wire};
 use clap::{Args, ValueEnum};
 use indexmap::IndexMap;
 use sortie::agent::Role;
 use sortie::cancel::Cancel;
-use sortie::config::RunConfig;
+use sortie::config::{DEFAULT_IDLE_TIMEOUT, DEFAULT_JOBS, Providers, RunConfig};
 use sortie::coordinator::{self, Harness, RunEnd};
 use sortie::error::{Error, exit};
+use sortie::model::Models;
+use sortie::model::wire::Effort;
 use sortie::permission::{Approver, Nobody};
 use sortie::plan::{self, Plan};
 use sortie::process;
+use sortie::redact::Redactor;
 use sortie::store::{FileStore, RunHeader, make_run_dir};
 use sortie::ui::{Answer, Json, JsonLines, Plain, Progress, Reporter, Style};
 use sortie::workspace::{Shared, Workspace};
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
@@ -44,15 +48,23 @@ pub(crate) struct RunArgs {
     inputs: Vec<(String, String)>,
     #[command(flatten)]
     workspace: WorkspaceArgs,
-    /// The model: `builtin/scout` or `script/FILE`
-    #[arg(long, value_name = "PROVIDER/MODEL", env = "SORTIE_MODEL")]
-    model: Option<String>,
+    #[command(flatten)]
+    settings: SettingsArgs,
+    /// What to turn to when the model's provider is overloaded or refuses; repeat for more, in order
+    #[arg(long = "fallback-model", value_name = "PROVIDER/MODEL")]
+    fallback_models: Vec<String>,
+    /// The model for chores such as summaries
+    #[arg(long, value_name = "PROVIDER/MODEL")]
+    small_model: Option<String>,
+    /// How hard a reasoning model should think
+    #[arg(long, value_enum)]
+    effort: Option<EffortArg>,
     /// Refuse to run with the rule-based `builtin/scout`
     #[arg(long)]
     require_model: bool,
-    /// Subagents that may run at once
-    #[arg(short = 'j', long, value_name = "N", default_value_t = sortie::config::DEFAULT_JOBS, value_parser = at_least_one::<usize>, allow_negative_numbers = true)]
-    jobs: usize,
+    /// Subagents that may run at once [default: 8]
+    #[arg(short = 'j', long, value_name = "N", value_parser = at_least_one::<usize>, allow_negative_numbers = true)]
+    jobs: Option<usize>,
     /// Model calls that one conversation may make
     #[arg(long, value_name = "N", default_value_t = sortie::config::DEFAULT_TURNS, value_parser = at_least_one::<u32>, allow_negative_numbers = true)]
     turns: u32,
@@ -62,9 +74,9 @@ pub(crate) struct RunArgs {
     /// Time limit of a node that has none of its own
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = duration)]
     node_timeout: Duration,
-    /// How long a model may send nothing
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = duration)]
-    idle_timeout: Duration,
+    /// How long a model may send nothing [default: 2m]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    idle_timeout: Option<Duration>,
     /// After Ctrl-C: how long commands may take to end before they are killed
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     grace: Duration,
@@ -77,6 +89,8 @@ pub(crate) struct RunArgs {
     /// What standard output gets
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
+    #[command(flatten)]
+    wire: wire::WireArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -86,8 +100,29 @@ Examples:
   sortie run --plan plans/review.toml --dry-run
   sortie run \"how are errors reported?\" --output json | jq -r .answer
 
-Exit codes: 0 all succeeded · 1 something did not · 2 usage or plan error · 3 deadline · 4 no model call succeeded ·
+Exit codes: 0 all succeeded · 1 something did not · 2 usage, config or plan error · 3 deadline · 4 no model call succeeded ·
 130 interrupted · 143 terminated";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum EffortArg {
+    None,
+    Low,
+    Medium,
+    High,
+    Max,
+}
+
+impl EffortArg {
+    fn effort(self) -> Effort {
+        match self {
+            EffortArg::None => Effort::None,
+            EffortArg::Low => Effort::Low,
+            EffortArg::Medium => Effort::Medium,
+            EffortArg::High => Effort::High,
+            EffortArg::Max => Effort::Max,
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
@@ -115,24 +150,6 @@ fn given_inputs(pairs: &[(String, String)]) -> Result<IndexMap<String, String>, 
     Ok(given)
 }
 
-fn at_least_one<N: FromStr + PartialEq + From<u8>>(text: &str) -> Result<N, String> {
-    match text.parse() {
-        Ok(number) if number == N::from(0) => Err("at least 1 is needed: nothing would ever run".to_string()),
-        Ok(number) => Ok(number),
-        Err(_) => Err("expected a number from 1".to_string()),
-    }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(time) if time.is_zero() => {
-            Err("a time of 0 refuses everything; leave the option out for no limit".to_string())
-        }
-        Ok(time) => Ok(time),
-        Err(error) => Err(format!("{error} (write it as 90s, 10m or 1h30m)")),
-    }
-}
-
 /// Runs the subcommand.
 pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
     if let Some(node) = std::env::var_os(process::NODE_VARIABLE) {
@@ -157,25 +174,39 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
         None => IndexMap::new(),
         Some(plan) => plan.resolve_inputs(&given).map_err(|problems| input_error(plan, &problems))?,
     };
+    let manner = if args.dry_run { Manner::Look } else { Manner::Ask };
+    let loaded = settings::load(workspace.root(), args.settings.trust, manner, out)?;
+    let jobs = args.jobs.or(loaded.settings.jobs).unwrap_or(DEFAULT_JOBS);
     if args.dry_run {
-        return dry_run(&args, plan.as_ref(), &inputs, workspace.as_ref(), out);
+        let choice = open::choose(&loaded.settings, loaded.named_model(&args.settings))?;
+        return dry_run(&choice, jobs, plan.as_ref(), &inputs, workspace.as_ref(), out);
     }
-    let names = plan.iter().flat_map(|plan| &plan.nodes).filter_map(|node| node.model.as_deref());
-    let models = models::open(args.model.as_deref(), names, args.require_model, out)?;
+    args.wire.check()?;
+    let configured = Providers::new(&loaded.settings, &settings::variable).secret_variables();
+    let hidden = secrets::known(&configured);
+    let mut opener = Opener::new(&loaded.settings, loaded.net(&args.settings), jobs)
+        .with(args.effort.map(EffortArg::effort), args.idle_timeout);
+    let models = match args.wire.models(loaded.named_model(&args.settings), &hidden)? {
+        Some(recorded) => recorded,
+        None => open_models(&args, &loaded, &mut opener, plan.as_ref(), out)?,
+    };
     let mut config = RunConfig::new();
     config.task = read_task(args.task.as_deref())?;
     config.plan = plan;
     config.inputs = inputs;
-    config.jobs = args.jobs;
+    config.jobs = jobs;
     config.turns = args.turns;
     config.node_timeout = args.node_timeout;
-    config.idle_timeout = args.idle_timeout;
+    config.idle_timeout = args.idle_timeout.or(loaded.settings.idle_timeout).unwrap_or(DEFAULT_IDLE_TIMEOUT);
     config.grace = args.grace;
     config.deadline = args.deadline;
     config.approve_plan = args.approve_plan;
-    config.environment =
-        std::env::vars_os().filter(|(name, _)| !name.to_str().is_some_and(process::is_secret)).collect();
-    let store = open_store(&args, &config, workspace.root(), models.default_model().name(), out)?;
+    config.environment = secrets::environment(&configured, &hidden);
+    let store = open_store(&args, &config, workspace.root(), models.default_model().name(), &hidden, out)?;
+    let (models, recorded) = args.wire.start(store.dir(), models, &hidden)?;
+    if let Some(trace) = recorded.trace() {
+        opener.trace_to(trace);
+    }
     let (questions, room) = std::sync::mpsc::channel();
     let harness = Harness {
         models,
@@ -186,8 +217,32 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
         approver: approver(room),
         reporters: reporters(args.output, questions, out),
     };
-    let end = execute(config, harness)?;
+    let end = execute(config, harness);
+    recorded.finish(out);
+    let end = end?;
     conclude(&end, &args.workspace.directory, out)
+}
+
+/// The run's models: its own, and those that nodes and roles name.
+fn open_models(
+    args: &RunArgs,
+    loaded: &Loaded,
+    opener: &mut Opener<'_>,
+    plan: Option<&Plan>,
+    out: &mut Out,
+) -> Result<Models, Error> {
+    let choice = open::choose(&loaded.settings, loaded.named_model(&args.settings))?;
+    let wishes = Wishes {
+        fallbacks: &args.fallback_models,
+        small: args.small_model.as_deref(),
+        require_model: args.require_model,
+    };
+    let roles = Role::built_in();
+    let of_nodes = plan.iter().flat_map(|plan| &plan.nodes).filter_map(|node| node.model.as_deref());
+    let of_roles = roles.iter().filter_map(|role| role.model.as_deref());
+    let models = opener.open_all(&choice, &wishes, of_nodes.chain(of_roles))?;
+    open::announce(&choice, out);
+    Ok(models)
 }
 
 fn read_plan(file: &Path) -> Result<super::plan::Source, Error> {
@@ -244,14 +299,19 @@ fn read_task(task: Option<&str>) -> Result<Option<String>, Error> {
 
 /// What would run, and with what, in words.
 fn dry_run(
-    args: &RunArgs,
+    choice: &Choice,
+    jobs: usize,
     plan: Option<&Plan>,
     inputs: &IndexMap<String, serde_json::Value>,
     workspace: &dyn Workspace,
     out: &mut Out,
 ) -> Result<u8, Error> {
-    let model = models::resolve_name(args.model.as_deref());
-    let mut text = format!("workspace  {}\nmodel      {model}\njobs       {}\n", workspace.root().display(), args.jobs);
+    let mut text = format!(
+        "workspace  {}\nmodel      {} ({})\njobs       {jobs}\n",
+        workspace.root().display(),
+        choice.name(),
+        choice.why()
+    );
     match plan {
         None => {
             text.push_str("plan       made by the coordinator, which first looks around with: ");
@@ -283,6 +343,7 @@ fn open_store(
     config: &RunConfig,
     root: &std::path::Path,
     model: &str,
+    hidden: &Redactor,
     out: &mut Out,
 ) -> Result<Arc<FileStore>, Error> {
     let id = config.id.to_string();
@@ -310,8 +371,9 @@ fn open_store(
         "deadline": config.deadline.map(|limit| humantime::format_duration(limit).to_string()),
         "plan_file": args.plan.as_ref().map(|file| file.display().to_string()),
         "inputs": config.inputs,
+        "cassette": args.wire.cassette(),
     });
-    FileStore::create(&place.dir, &header).map(Arc::new).map_err(cannot)
+    FileStore::create_hiding(&place.dir, &header, hidden.clone()).map(Arc::new).map_err(cannot)
 }
 
 /// Asks on a terminal; says no where nobody is there to ask.

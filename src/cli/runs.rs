@@ -86,7 +86,7 @@ fn about(record: &RunRecord) -> String {
     let plan = record.summary.plans.first().map(String::as_str).or(header.and_then(|header| header.plan.as_deref()));
     match (task, plan) {
         _ if record.is_broken() => record.problems.first().cloned().unwrap_or_else(|| "its log is empty".to_string()),
-        (Some(task), _) => task.to_string(),
+        (Some(task), _) => record.summary.title.as_deref().unwrap_or(task).to_string(),
         (None, Some(plan)) => format!("plan {plan}"),
         (None, None) => String::new(),
     }
@@ -125,6 +125,7 @@ fn as_json(record: &RunRecord) -> serde_json::Value {
         "exit_code": summary.ended.as_ref().map(|(_, code)| code),
         "task": summary.task.as_ref().or(record.header.as_ref().and_then(|header| header.task.as_ref())),
         "plan": summary.plans.first().or(record.header.as_ref().and_then(|header| header.plan.as_ref())),
+        "title": summary.title,
         "nodes": summary.counts().all(),
         "duration_ms": summary.duration_ms(),
         "usage": summary.usage,

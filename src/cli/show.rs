@@ -90,7 +90,8 @@ fn show_node(found: &FoundRun, node: &str, format: Format) -> Result<String, Err
     })
 }
 
-fn no_such_node(found: &FoundRun, node: &str) -> Error {
+/// A node that the run does not have, with those that it has.
+pub(crate) fn no_such_node(found: &FoundRun, node: &str) -> Error {
     let summary = RunRecord::read(found, |_| {}).summary;
     let names: Vec<String> = summary.nodes().map(|node| format!("`{}`", one_line(&node.id, 60))).collect();
     let error = Error::usage(format!("run `{}` has no node `{}`", short(&found.id), one_line(node, 60)));
@@ -101,7 +102,8 @@ fn no_such_node(found: &FoundRun, node: &str) -> Error {
     }
 }
 
-fn the_one<'a>(runs: &'a [FoundRun], wanted: &str) -> Result<&'a FoundRun, Error> {
+/// The one run that the user means.
+pub(crate) fn the_one<'a>(runs: &'a [FoundRun], wanted: &str) -> Result<&'a FoundRun, Error> {
     let wanted_shown = one_line(wanted, 60);
     match find_runs(runs, wanted).as_slice() {
         [one] => Ok(one),

@@ -114,7 +114,7 @@ pub struct NoModel {
 
 /// A provider as it is listed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known {
+pub struct KnownProvider {
     /// As in `provider/model`.
     pub name: String,
     /// How it is spoken to; `None` when the config does not say.
@@ -149,6 +149,9 @@ impl<'a> Providers<'a> {
             Some((provider, model)) if !provider.is_empty() && !model.is_empty() => (provider, model),
             Some(_) | None => return Err(self.unknown(name)),
         };
+        if !self.knows(provider) {
+            return Err(self.unknown(name));
+        }
         let provider = self.provider(provider, streams)?;
         let settings = self.settings.models.get(name).cloned().unwrap_or_default();
         Ok(Resolved { provider: Arc::new(provider), model: model.to_string(), settings })
@@ -160,7 +163,7 @@ impl<'a> Providers<'a> {
     /// # Errors
     /// When only others are: which of their models is meant cannot be known.
     pub fn default_provider(&self) -> Result<Option<&'static str>, NoModel> {
-        let configured: Vec<Known> = self.list().into_iter().filter(|known| known.configured).collect();
+        let configured: Vec<KnownProvider> = self.list().into_iter().filter(|known| known.configured).collect();
         let first = ["anthropic", "openai"].into_iter().find(|name| configured.iter().any(|known| known.name == *name));
         match (first, configured.first()) {
             (Some(first), _) => Ok(Some(first)),
@@ -176,7 +179,7 @@ impl<'a> Providers<'a> {
     }
 
     /// All providers: those of the config first.
-    pub fn list(&self) -> Vec<Known> {
+    pub fn list(&self) -> Vec<KnownProvider> {
         let own = self.settings.providers.keys().map(String::as_str);
         let mut names: Vec<&str> = own.collect();
         names.extend(
@@ -185,7 +188,14 @@ impl<'a> Providers<'a> {
         names.into_iter().map(|name| self.known(name)).collect()
     }
 
-    fn known(&self, name: &str) -> Known {
+    /// Every variable that may hold a key or the value of a header: what no child may see.
+    pub fn secret_variables(&self) -> Vec<String> {
+        let keys = self.list().into_iter().flat_map(|known| known.variables);
+        let headers = self.settings.providers.values().flat_map(|provider| provider.headers.values().cloned());
+        keys.chain(headers).collect()
+    }
+
+    fn known(&self, name: &str) -> KnownProvider {
         let built_in = built_in(name);
         let settings = self.layered(name);
         let keys = keys(&settings, built_in);
@@ -193,7 +203,7 @@ impl<'a> Providers<'a> {
             keys.iter().find(|(variable, _)| self.set(variable).is_some()).map(|(variable, _)| variable.clone());
         let moved =
             built_in.and_then(|built_in| built_in.base_url_variable).is_some_and(|name| self.set(name).is_some());
-        Known {
+        KnownProvider {
             name: name.to_string(),
             protocol: settings.protocol,
             base_url: settings.base_url.unwrap_or_default(),
@@ -209,7 +219,7 @@ impl<'a> Providers<'a> {
     /// As [`Providers::resolve`].
     pub fn provider(&self, name: &str, streams: usize) -> Result<Provider, NoModel> {
         let built_in = built_in(name);
-        if built_in.is_none() && !self.settings.providers.contains_key(name) {
+        if !self.knows(name) {
             return Err(self.unknown(&format!("{name}/…")));
         }
         let settings = self.layered(name);
@@ -242,6 +252,10 @@ impl<'a> Providers<'a> {
             tool_mode: settings.tool_mode.unwrap_or(ToolMode::Auto),
             ca_file: settings.ca_file,
         })
+    }
+
+    fn knows(&self, provider: &str) -> bool {
+        built_in(provider).is_some() || self.settings.providers.contains_key(provider)
     }
 
     /// What is known of a provider: environment over config over what is built in.

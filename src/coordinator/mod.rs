@@ -5,7 +5,7 @@
 //! model of the coordinator at all unless a task is there to be answered.
 //!
 //! `runner` runs one plan (approve, schedule, merge), `scheduler` is its one loop, `results` is what the nodes came to,
-//! `merge` makes one message of it, `submit` is the tool, `watchdog` ends the run from outside.
+//! `merge` makes one message of it, `submit` is the tool, `watchdog` ends the run from outside, `title` names it.
 
 mod end;
 mod merge;
@@ -14,6 +14,7 @@ mod results;
 mod runner;
 mod scheduler;
 mod submit;
+mod title;
 mod watchdog;
 
 pub use end::{RunEnd, RunStatus};
@@ -134,7 +135,8 @@ pub async fn run(config: RunConfig, harness: Harness, cancel: &Cancel) -> Result
     let watchdog =
         Watchdog { cancel, store: kit.store.as_ref(), bus: &bus, deadline: config.deadline, grace: config.grace };
     // A panic out here is not a node's: whatever it was, the record is closed and what there is is shown.
-    let decided = AssertUnwindSafe(watchdog.over(decide(&runner, &tools, cancel))).catch_unwind().await;
+    let decided = title::beside(&kit, cancel, config.task.as_deref(), decide(&runner, &tools, cancel));
+    let decided = AssertUnwindSafe(watchdog.over(decided)).catch_unwind().await;
     let answer = decided.unwrap_or_else(|panic| Answer::None {
         kind: CauseKind::Panic,
         detail: format!("it panicked (a bug in sortie): {}", panic_words(panic.as_ref())),

@@ -172,9 +172,9 @@ impl PlanRunner {
                 return Task::Command { command: text, output };
             }
             let role = self.kit.role(&node.role);
-            let default = self.kit.models.default_model();
-            let model = node.model.as_deref().or_else(|| role?.model.as_deref()).unwrap_or(default.name());
-            let window = self.kit.models.get(model).unwrap_or(default).context_window();
+            let models = &self.kit.models;
+            let model = models.resolve(node.model.as_deref(), role.and_then(|role| role.model.as_deref()));
+            let window = models.get(model).unwrap_or(models.default_model()).context_window();
             let allowed = role.map(|role| role.tools.clone()).unwrap_or_default();
             let tools = match &node.tools {
                 Some(narrower) => allowed.into_iter().filter(|tool| narrower.contains(tool)).collect(),
@@ -188,6 +188,7 @@ impl PlanRunner {
                 reports: needs.iter().map(|(name, end)| (name.as_str(), *end)).collect(),
                 wants_output: output.is_some(),
                 room: (window as f64 * BYTES_PER_TOKEN * REPORTS_SHARE) as usize,
+                compact: role.is_some_and(|role| role.compact),
             };
             Task::Prompt {
                 prompt: briefing.text(),

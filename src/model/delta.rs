@@ -22,9 +22,9 @@ pub enum Delta {
     Thinking(Opaque),
     /// A complete tool call.
     Call(ToolCall),
-    /// Tokens of the call so far; the last one counts.
+    /// Tokens of the call so far, or since a switch; the last one counts, and those before a switch are added.
     Usage(Usage),
-    /// What the call has cost so far; the last one counts. Never sent where no price is known.
+    /// What the call has cost, counted as [`Delta::Usage`] is. Never sent where no price is known.
     Cost(Cost),
     /// The reply is complete. Nothing follows.
     Stop(StopKind),
@@ -37,7 +37,7 @@ pub struct Wait {
     pub cause: WaitCause,
     /// How long, in milliseconds, where that is known.
     pub time_ms: Option<u64>,
-    /// The provider, and what it said where that is the cause.
+    /// The provider's name; where there is more to say, `NAME: why`.
     pub detail: String,
 }
 

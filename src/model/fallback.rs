@@ -6,9 +6,13 @@
 //! the user to put right: they end the call as they would without a fallback. So does a connection that fails: most
 //! often it is our own line or a wrong address.
 //!
-//! What a reply said before the switch is void, what it cost is not: usage and cost go on from what was spent.
+//! What a reply said before the switch is void. What it cost is not: usage and cost begin anew at a switch, and whoever
+//! reads them adds up.
 
-use super::{Cost, Delta, Deltas, Model, ModelError, ModelErrorKind, Request, StopKind, Switch, Usage};
+#[cfg(test)]
+mod tests;
+
+use super::{Delta, Deltas, Model, ModelError, ModelErrorKind, Request, StopKind, Switch};
 use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
 use std::collections::VecDeque;
@@ -65,6 +69,12 @@ impl Model for Fallback {
         self.models().filter_map(|model| model.max_output()).min()
     }
 
+    /// The first choice's, and longer where another one needs it: a fallback makes nobody less patient with the first.
+    fn idle_timeout(&self) -> Option<Duration> {
+        let first = self.models().next()?.idle_timeout()?;
+        self.models().filter_map(|model| model.idle_timeout()).max().or(Some(first))
+    }
+
     fn disclosure(&self) -> Option<&str> {
         self.chain.links.iter().find_map(|link| link.model.disclosure())
     }
@@ -100,30 +110,10 @@ struct Call {
     deltas: Option<Deltas>,
     /// What is to be told before that.
     tell: VecDeque<Delta>,
-    /// What those before it have used.
-    spent: Spent,
-    /// What it has used.
-    latest: Spent,
     /// Whether it has said anything, and whether that was a complete tool call, which may be running already.
     spoke: bool,
     called: bool,
     over: bool,
-}
-
-/// What a reply has used.
-#[derive(Clone, Copy, Default)]
-struct Spent {
-    usage: Usage,
-    cost: Option<Cost>,
-}
-
-impl Spent {
-    fn add(&mut self, more: Spent) {
-        self.usage += more.usage;
-        if let Some(cost) = more.cost {
-            *self.cost.get_or_insert_default() += cost;
-        }
-    }
 }
 
 impl Call {
@@ -134,8 +124,6 @@ impl Call {
             at: 0,
             deltas: None,
             tell: VecDeque::new(),
-            spent: Spent::default(),
-            latest: Spent::default(),
             spoke: false,
             called: false,
             over: false,
@@ -195,18 +183,6 @@ impl Call {
         match &delta {
             Delta::Text(_) | Delta::Partial(_) | Delta::Thinking(_) => self.spoke = true,
             Delta::Call(_) => (self.spoke, self.called) = (true, true),
-            Delta::Usage(usage) => {
-                self.latest.usage = *usage;
-                let mut all = self.spent.usage;
-                all += *usage;
-                return Some(Delta::Usage(all));
-            }
-            Delta::Cost(cost) => {
-                self.latest.cost = Some(*cost);
-                let mut all = self.spent.cost.unwrap_or_default();
-                all += *cost;
-                return Some(Delta::Cost(all));
-            }
             Delta::Stop(StopKind::Refusal) if !self.called => {
                 if let Some(next) = self.following() {
                     self.switch(next, format!("`{}` declined to answer", self.name()));
@@ -215,7 +191,7 @@ impl Call {
                 self.over = true;
             }
             Delta::Stop(_) => self.over = true,
-            Delta::Waiting(_) | Delta::Sent | Delta::Switched(_) => {}
+            Delta::Waiting(_) | Delta::Sent | Delta::Switched(_) | Delta::Usage(_) | Delta::Cost(_) => {}
         }
         Some(delta)
     }
@@ -244,7 +220,6 @@ impl Call {
     }
 
     fn switch(&mut self, to: usize, why: String) {
-        self.spent.add(std::mem::take(&mut self.latest));
         self.deltas = None;
         (self.spoke, self.called) = (false, false);
         self.at = to;
@@ -268,204 +243,5 @@ fn is_overload(kind: ModelErrorKind) -> bool {
         | ModelErrorKind::ContextFull
         | ModelErrorKind::Egress
         | ModelErrorKind::Script => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::{Block, Opaque, Reply, ToolCall, Wait, WaitCause, collect};
-    use serde_json::json;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    /// A model whose calls come out as written, one after the other; the last one again and again.
-    struct Fake {
-        name: &'static str,
-        window: u64,
-        calls: Vec<Vec<Result<Delta, ModelError>>>,
-        asked: AtomicUsize,
-    }
-
-    impl Fake {
-        fn new(name: &'static str, calls: impl IntoIterator<Item = Vec<Result<Delta, ModelError>>>) -> Arc<Self> {
-            Arc::new(Fake { name, window: 1000, calls: calls.into_iter().collect(), asked: AtomicUsize::new(0) })
-        }
-
-        fn asked(&self) -> usize {
-            self.asked.load(Ordering::Relaxed)
-        }
-    }
-
-    #[async_trait]
-    impl Model for Fake {
-        fn name(&self) -> &str {
-            self.name
-        }
-
-        fn context_window(&self) -> u64 {
-            self.window
-        }
-
-        async fn stream(&self, _: Request) -> Result<Deltas, ModelError> {
-            let nth = self.asked.fetch_add(1, Ordering::Relaxed);
-            let call = self.calls[nth.min(self.calls.len() - 1)].clone();
-            match call.as_slice() {
-                [Err(error)] => Err(error.clone()),
-                _ => Ok(stream::iter(call).boxed()),
-            }
-        }
-    }
-
-    fn says(words: &str) -> Vec<Result<Delta, ModelError>> {
-        let usage = Usage { input: 10, output: 5, ..Usage::default() };
-        [Delta::Sent, Delta::Text(words.into()), Delta::Usage(usage), Delta::Cost(Cost(7)), Delta::Stop(StopKind::End)]
-            .map(Ok)
-            .to_vec()
-    }
-
-    fn fails(kind: ModelErrorKind) -> Vec<Result<Delta, ModelError>> {
-        vec![Err(ModelError::new(kind, format!("it failed: {kind:?}")))]
-    }
-
-    fn declines_after(before: Delta) -> Vec<Result<Delta, ModelError>> {
-        let usage = Usage { input: 100, output: 1, ..Usage::default() };
-        [before, Delta::Usage(usage), Delta::Cost(Cost(30)), Delta::Stop(StopKind::Refusal)].map(Ok).to_vec()
-    }
-
-    fn call() -> Delta {
-        Delta::Call(ToolCall::new("call_1", "read_file", json!({ "file_path": "a" })))
-    }
-
-    async fn ask(model: &Fallback) -> (Result<Reply, ModelError>, Vec<Switch>) {
-        let request = Request {
-            conversation: "map".into(),
-            attempt: 1,
-            turn: 1,
-            system: "".into(),
-            tools: Vec::new().into(),
-            messages: Vec::new(),
-            max_output: 100,
-            format: None,
-        };
-        let mut switches = Vec::new();
-        let deltas = model.stream(request).await.unwrap();
-        let reply = collect(deltas, |delta| {
-            if let Delta::Switched(switch) = delta {
-                switches.push(switch.clone());
-            }
-        });
-        (reply.await, switches)
-    }
-
-    fn words(reply: &Reply) -> &str {
-        match reply.blocks.as_slice() {
-            [Block::Text { text }] => text,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn overload_moves_on_and_is_remembered_for_five_minutes() {
-        for kind in [ModelErrorKind::Overloaded, ModelErrorKind::RateLimit, ModelErrorKind::Server] {
-            let first = Fake::new("a/one", [fails(kind), says("first")]);
-            let second = Fake::new("b/two", [says("second")]);
-            let model = Fallback::new(first.clone(), vec![second.clone()]);
-            let (reply, switches) = ask(&model).await;
-            assert_eq!(words(&reply.unwrap()), "second");
-            assert_eq!(switches, [Switch { to: "b/two".into(), why: format!("it failed: {kind:?}") }]);
-
-            tokio::time::sleep(MEMORY - Duration::from_secs(1)).await;
-            let (reply, switches) = ask(&model).await;
-            assert_eq!(words(&reply.unwrap()), "second");
-            assert_eq!((first.asked(), switches.len()), (1, 1), "not asked again");
-            assert_eq!(switches[0].why, "`a/one` was overloaded less than 5 minutes ago");
-
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            let (reply, switches) = ask(&model).await;
-            assert_eq!((words(&reply.unwrap()), switches), ("first", vec![]));
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_the_user_has_to_put_right_ends_the_call() {
-        for kind in [
-            ModelErrorKind::Auth,
-            ModelErrorKind::Quota,
-            ModelErrorKind::NotFound,
-            ModelErrorKind::InvalidRequest,
-            ModelErrorKind::ContextFull,
-            ModelErrorKind::NoTools,
-            ModelErrorKind::Egress,
-            ModelErrorKind::Network,
-            ModelErrorKind::Protocol,
-        ] {
-            let second = Fake::new("b/two", [says("second")]);
-            let model = Fallback::new(Fake::new("a/one", [fails(kind)]), vec![second.clone()]);
-            let (reply, switches) = ask(&model).await;
-            assert_eq!((reply.unwrap_err().kind, switches), (kind, vec![]));
-            assert_eq!(second.asked(), 0);
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_refusal_moves_on_what_was_said_is_void_and_what_it_cost_is_not() {
-        let blob = Opaque { model: "a/one".into(), value: json!("no") };
-        for before in [Delta::Text("I".into()), Delta::Thinking(blob.clone())] {
-            let first = Fake::new("a/one", [declines_after(before), says("first")]);
-            let model = Fallback::new(first, vec![Fake::new("b/two", [says("second")])]);
-            let (reply, switches) = ask(&model).await;
-            let reply = reply.unwrap();
-            assert_eq!((words(&reply), reply.stop), ("second", StopKind::End));
-            assert_eq!((reply.usage.input, reply.usage.output, reply.cost), (110, 6, Some(Cost(37))));
-            assert_eq!(switches, [Switch { to: "b/two".into(), why: "`a/one` declined to answer".into() }]);
-            let (reply, switches) = ask(&model).await;
-            assert_eq!((words(&reply.unwrap()), switches), ("first", vec![]), "another question, another answer");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_refusal_after_a_tool_call_or_of_the_last_model_stands() {
-        let second = Fake::new("b/two", [says("second")]);
-        let model = Fallback::new(Fake::new("a/one", [declines_after(call())]), vec![second.clone()]);
-        let (reply, switches) = ask(&model).await;
-        let reply = reply.unwrap();
-        assert_eq!((reply.stop, reply.blocks.len(), switches.len()), (StopKind::Refusal, 1, 0));
-        assert_eq!(second.asked(), 0);
-
-        let alone = Fallback::new(Fake::new("a/one", [declines_after(Delta::Sent)]), Vec::new());
-        assert_eq!(ask(&alone).await.0.unwrap().stop, StopKind::Refusal);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn after_content_an_overload_is_for_the_conversation_to_go_on_from() {
-        let overload = ModelError::new(ModelErrorKind::Overloaded, "overloaded");
-        let first = Fake::new("a/one", [vec![Ok(Delta::Text("half".into())), Err(overload.clone())], says("first")]);
-        let model = Fallback::new(first, vec![Fake::new("b/two", [says("second")])]);
-        let (reply, switches) = ask(&model).await;
-        assert_eq!((reply.unwrap_err(), switches), (overload, vec![]));
-        assert_eq!(words(&ask(&model).await.0.unwrap()), "first", "it is not passed over either");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_last_error_counts_when_all_are_overloaded_and_the_first_choice_is_asked_again() {
-        let busy = || fails(ModelErrorKind::Overloaded);
-        let first = Fake::new("a/one", [busy(), says("first")]);
-        let wait = Wait { cause: WaitCause::Retry, time_ms: Some(500), detail: "b".into() };
-        let mut waits = vec![Ok(Delta::Waiting(wait))];
-        waits.extend(busy());
-        let model = Fallback::new(first.clone(), vec![Fake::new("b/two", [waits]), Fake::new("c/three", [busy()])]);
-        let (reply, switches) = ask(&model).await;
-        assert_eq!(reply.unwrap_err().kind, ModelErrorKind::Overloaded);
-        assert_eq!(switches.iter().map(|switch| switch.to.as_str()).collect::<Vec<_>>(), ["b/two", "c/three"]);
-        let (reply, switches) = ask(&model).await;
-        assert_eq!((words(&reply.unwrap()), switches), ("first", vec![]));
-    }
-
-    #[test]
-    fn it_has_the_first_ones_name_and_the_smallest_window() {
-        let mut small = Fake::new("b/two", [says("")]);
-        Arc::get_mut(&mut small).unwrap().window = 500;
-        let model = Fallback::new(Fake::new("a/one", [says("")]), vec![small]);
-        assert_eq!((model.name(), model.context_window(), model.max_output()), ("a/one", 500, None));
     }
 }

@@ -103,7 +103,7 @@ pub async fn collect(mut deltas: Deltas, mut observe: impl FnMut(&Delta)) -> Res
             return Ok(reply);
         }
     }
-    Err(without_end())
+    Err(ModelError::new(ModelErrorKind::Cut, "the reply ended without its end mark"))
 }
 
 /// A reply on its way. Dropping it cancels the call.
@@ -149,7 +149,7 @@ impl<'m> Incoming<'m> {
             tokio::select! {
                 biased;
                 delta = self.stage.next() => {
-                    let delta = delta?;
+                    let delta = delta.unwrap_or_else(|| Err(self.without_end()))?;
                     self.note(&delta);
                     return Ok(delta);
                 }
@@ -186,6 +186,10 @@ impl<'m> Incoming<'m> {
         }
     }
 
+    fn without_end(&self) -> ModelError {
+        ModelError::new(ModelErrorKind::Cut, format!("a reply of `{}` ended without its end mark", self.model.name()))
+    }
+
     /// The alarm has rung: too late, or only to be set anew?
     fn rung(&mut self) -> Result<(), ModelError> {
         let quiet = self.quiet_since.map_or(Duration::ZERO, |since| since.elapsed());
@@ -200,18 +204,17 @@ impl<'m> Incoming<'m> {
 }
 
 impl Stage<'_> {
-    async fn next(&mut self) -> Result<Delta, ModelError> {
+    async fn next(&mut self) -> Option<Result<Delta, ModelError>> {
         loop {
             match self {
-                Stage::Opening(opening) => *self = Stage::Open(opening.await?),
-                Stage::Open(deltas) => return deltas.next().await.ok_or_else(without_end)?,
+                Stage::Opening(opening) => match opening.await {
+                    Ok(deltas) => *self = Stage::Open(deltas),
+                    Err(error) => return Some(Err(error)),
+                },
+                Stage::Open(deltas) => return deltas.next().await,
             }
         }
     }
-}
-
-fn without_end() -> ModelError {
-    ModelError::new(ModelErrorKind::Cut, "the reply ended without its end mark")
 }
 
 #[cfg(test)]

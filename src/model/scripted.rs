@@ -20,8 +20,8 @@
 //! fault = "529"
 //! ```
 //!
-//! Faults: an HTTP status (`401`, `429`, `500`, `529`), `cut` (the stream ends in the middle), `length`, `refusal`,
-//! `hang` (never answers) and `panic`.
+//! Faults: an HTTP status (`401`, `429`, `500`, `529`), `cut` (the stream ends after all that the reply says), `length`,
+//! `refusal`, `paused`, `hang` (never answers) and `panic`.
 
 use super::{Block, Delta, Deltas, Model, ModelError, ModelErrorKind, Request, StopKind, ToolCall, Usage};
 use crate::text;
@@ -110,6 +110,8 @@ enum Fault {
     Length,
     #[serde(rename = "refusal")]
     Refusal,
+    #[serde(rename = "paused")]
+    Paused,
     #[serde(rename = "hang")]
     Hang,
     #[serde(rename = "panic")]
@@ -194,6 +196,7 @@ impl Scripted {
         let stop = match reply.fault {
             Some(Fault::Length) => StopKind::Length,
             Some(Fault::Refusal) => StopKind::Refusal,
+            Some(Fault::Paused) => StopKind::Paused,
             None if reply.calls.is_empty() => StopKind::End,
             None => StopKind::Tool,
             // The stream just ends; the others never get here.
@@ -238,7 +241,7 @@ impl Model for Scripted {
             Some(Fault::Hang) => std::future::pending().await,
             #[expect(clippy::panic, reason = "the fault that scripts ask for, to show that a run survives it")]
             Some(Fault::Panic) => panic!("the script asked for a panic"),
-            Some(Fault::Cut | Fault::Length | Fault::Refusal) | None => {
+            Some(Fault::Cut | Fault::Length | Fault::Refusal | Fault::Paused) | None => {
                 Ok(stream::iter(Self::deltas(reply, &request)).boxed())
             }
         }

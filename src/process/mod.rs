@@ -1,6 +1,7 @@
 //! Children: started in a process group of their own, bounded in output and time, dead when their node ends.
 
 use crate::cancel::{Cancel, from_now};
+use crate::redact::Redactor;
 use crate::text;
 use std::ffi::OsString;
 use std::path::Path;
@@ -102,9 +103,39 @@ impl Shell<'_> {
     }
 }
 
+/// How names of variables end that hold a key of a model provider.
+const SECRET_ENDINGS: [&str; 8] = [
+    "API_KEY",
+    "APIKEY",
+    "API_TOKEN",
+    "AUTH_TOKEN",
+    "OPENAI_KEY",
+    "AWS_BEARER_TOKEN_BEDROCK",
+    // Headers that other tools send along, `authorization` among them.
+    "ANTHROPIC_CUSTOM_HEADERS",
+    "HF_TOKEN",
+];
+
 /// Whether a variable of this name holds a key of a model provider: no command of a node sees it.
 pub fn is_secret(name: &str) -> bool {
-    name.ends_with("_API_KEY") || name.ends_with("_AUTH_TOKEN")
+    let name = name.to_ascii_uppercase();
+    let is_its_last_word =
+        |ending: &&str| name.strip_suffix(*ending).is_some_and(|before| before.is_empty() || before.ends_with('_'));
+    SECRET_ENDINGS.iter().any(is_its_last_word)
+}
+
+/// An environment without keys: no variable that [`is_secret`], none of `configured`, and none whose value holds a
+/// secret, whatever its name.
+pub fn without_secrets(
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+    configured: &[String],
+    hidden: &Redactor,
+) -> Vec<(OsString, OsString)> {
+    let is_harmless = |(name, value): &(OsString, OsString)| {
+        let by_name = name.to_str().is_some_and(|name| is_secret(name) || configured.iter().any(|own| own == name));
+        !by_name && !hidden.finds(&value.to_string_lossy())
+    };
+    variables.into_iter().filter(is_harmless).collect()
 }
 
 async fn wait(child: &mut Child, group: &Group, limits: &Shell<'_>) -> Ended {
@@ -235,5 +266,36 @@ async fn keep(pipe: Option<impl AsyncRead + Unpin>, mut told: watch::Receiver<()
             },
             _ = told.changed() => return kept,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_sees_no_key_under_whatever_name_it_is() {
+        const KEY: &str = "sk-0123456789";
+        let variables = [
+            ("PATH", "/bin", true),
+            ("ANTHROPIC_API_KEY", "x", false),
+            ("ANTHROPIC_AUTH_TOKEN", "x", false),
+            ("ANTHROPIC_CUSTOM_HEADERS", "x", false),
+            ("openai_api_key", "x", false),
+            ("AZURE_OPENAI_KEY", "x", false),
+            ("API_KEY", "x", false),
+            ("REPLICATE_API_TOKEN", "x", false),
+            ("HF_TOKEN", "x", false),
+            ("ACME_LOGIN", "x", false),
+            ("COPY", "prefix sk-0123456789", false),
+            ("GITHUB_TOKEN", "x", true),
+            ("MONKEY", "x", true),
+            ("NOT_AN_API_KEY_FILE", "/a", true),
+        ];
+        let all = variables.map(|(name, value, _)| (OsString::from(name), OsString::from(value)));
+        let kept = without_secrets(all, &["ACME_LOGIN".to_string()], &Redactor::new([KEY]));
+        let kept: Vec<&str> = kept.iter().filter_map(|(name, _)| name.to_str()).collect();
+        let expected: Vec<&str> = variables.iter().filter(|(.., keep)| *keep).map(|(name, ..)| *name).collect();
+        assert_eq!(kept, expected);
     }
 }

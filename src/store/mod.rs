@@ -9,6 +9,7 @@
 
 mod disk;
 mod git;
+mod hiding;
 mod line;
 mod memory;
 mod place;

@@ -10,9 +10,11 @@
 //! ```
 
 use super::disk::{Disk, RunFiles};
+use super::hiding::{Hiding, without_secrets};
 use super::writer::{Job, Writer, failure};
 use super::{Store, StoreError, file_name};
 use crate::event::{Event, Timestamp};
+use crate::redact::Redactor;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -100,6 +102,14 @@ impl FileStore {
     /// # Errors
     /// When something of that cannot be written, or `dir` has a log already.
     pub fn create(dir: &Path, header: &RunHeader) -> Result<Self, StoreError> {
+        FileStore::create_hiding(dir, header, Redactor::default())
+    }
+
+    /// The same, with these secrets kept out of every file.
+    ///
+    /// # Errors
+    /// As [`FileStore::create`].
+    pub fn create_hiding(dir: &Path, header: &RunHeader, hidden: Redactor) -> Result<Self, StoreError> {
         let written = |path: &Path, result: io::Result<()>| result.map_err(|e| StoreError::written(path, &e));
         for folder in [dir.to_path_buf(), dir.join(AGENTS), dir.join(ARTIFACTS)] {
             written(&folder, fs::create_dir_all(&folder))?;
@@ -107,9 +117,9 @@ impl FileStore {
         // The log first: a directory that has one is another run's, and nothing of it may be overwritten.
         let (log, about) = (dir.join(EVENTS), dir.join(HEADER));
         written(&log, fs::File::create_new(&log).map(drop))?;
-        written(&about, write_header(&about, header))?;
+        written(&about, write_header(&about, header, &hidden))?;
         sync_names(dir);
-        FileStore::start(dir, RunFiles::new(dir.to_path_buf()))
+        FileStore::start(dir, Hiding::new(RunFiles::new(dir.to_path_buf()), hidden))
     }
 
     fn start(dir: &Path, disk: impl Disk) -> Result<Self, StoreError> {
@@ -196,9 +206,10 @@ impl Drop for FileStore {
     }
 }
 
-fn write_header(path: &Path, header: &RunHeader) -> io::Result<()> {
+fn write_header(path: &Path, header: &RunHeader, hidden: &Redactor) -> io::Result<()> {
     let mut file = fs::File::create(path)?;
-    file.write_all(format!("{:#}\n", serde_json::to_value(header)?).as_bytes())?;
+    let text = format!("{:#}\n", serde_json::to_value(header)?);
+    file.write_all(&without_secrets(text.as_bytes(), hidden))?;
     file.sync_data()
 }
 

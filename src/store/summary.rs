@@ -16,6 +16,8 @@ pub struct Summary {
     pub run: String,
     /// What the user asked.
     pub task: Option<String>,
+    /// A few words on the task, where the small model made some.
+    pub title: Option<String>,
     /// The run's model.
     pub model: String,
     /// Nodes that may run at once.
@@ -262,6 +264,7 @@ impl Summary {
                     efficiency: *efficiency,
                 });
             }
+            EventKind::Titled { title } => self.title = Some(title.clone()),
             EventKind::Answered { text } => self.answer = Some(text.clone()),
             EventKind::RunFinished { status, exit_code, problem, usage, cost } => {
                 self.notices.extend(problem.clone());

@@ -195,6 +195,7 @@ fn subject(kind: &EventKind) -> Subject<'_> {
         | EventKind::TurnFinished { .. }
         | EventKind::ModelWaiting { .. }
         | EventKind::ModelSwitched { .. }
+        | EventKind::Titled { .. }
         | EventKind::ToolStarted { .. }
         | EventKind::ToolFinished { .. }
         | EventKind::CancelRequested { .. }

@@ -77,6 +77,8 @@ pub trait Tool: Send + Sync + 'static {
     /// Bytes of its result that a model gets at most; more is cut in the middle. For tools that bound their results
     /// themselves.
     const MAX_RESULT: usize = MAX_RESULT;
+    /// Arguments that a small model is offered, where they are not all of them. The others keep their defaults.
+    const ESSENTIAL: &'static [&'static str] = &[];
     /// The arguments. Derive `JsonSchema`; doc comments become descriptions. Use `deny_unknown_fields`.
     type Args: DeserializeOwned + JsonSchema + Send;
 

@@ -55,7 +55,8 @@ impl Registry {
             return Err(RegistryError::Duplicate(T::NAME.to_string()));
         }
         let spec = ToolSpec { name: T::NAME.to_string(), description: T::DESCRIPTION.trim().to_string(), schema };
-        self.tools.insert(T::NAME, Arc::new(Typed { tool, spec, validator }));
+        let compact = compact(&spec, T::ESSENTIAL);
+        self.tools.insert(T::NAME, Arc::new(Typed { tool, spec, compact, validator }));
         Ok(())
     }
 
@@ -88,7 +89,7 @@ impl Registry {
     fn toolset(&self, keep: impl Fn(&str) -> bool) -> Toolset {
         let tools: IndexMap<_, _> =
             self.tools.iter().filter(|(name, _)| keep(name)).map(|(name, tool)| (*name, Arc::clone(tool))).collect();
-        Toolset { tools }
+        Toolset { tools, room: None }
     }
 }
 
@@ -96,6 +97,8 @@ impl Registry {
 #[derive(Clone, Default)]
 pub struct Toolset {
     tools: IndexMap<&'static str, Arc<dyn ErasedTool>>,
+    /// Bytes that any result may have, where that is less than its tool allows.
+    room: Option<usize>,
 }
 
 /// What a tool call came to.
@@ -115,6 +118,17 @@ impl Toolset {
         self.tools.values().map(|tool| tool.spec().clone()).collect()
     }
 
+    /// The same for a small model: of descriptions the first sentence, and only the arguments that matter.
+    pub fn compact_specs(&self) -> Vec<ToolSpec> {
+        self.tools.values().map(|tool| tool.compact().clone()).collect()
+    }
+
+    /// The same tools with results of at most this many bytes each: for a model with a small window.
+    #[must_use]
+    pub fn within(self, room: usize) -> Self {
+        Toolset { room: Some(room), ..self }
+    }
+
     /// Names in registry order.
     pub fn names(&self) -> Vec<&'static str> {
         self.tools.keys().copied().collect()
@@ -132,10 +146,14 @@ impl Toolset {
         };
         match tool.call(call.args.clone(), context).await {
             Ok(text) if text.is_empty() => ToolCallEnd::Done("(no output)".to_string()),
-            Ok(text) => ToolCallEnd::Done(text::clip_middle(&text, tool.max_result()).into_owned()),
-            Err(ToolError::Told(message)) => ToolCallEnd::Failed(text::clip_middle(&message, MAX_RESULT).into_owned()),
+            Ok(text) => ToolCallEnd::Done(self.bounded(&text, tool.max_result())),
+            Err(ToolError::Told(message)) => ToolCallEnd::Failed(self.bounded(&message, MAX_RESULT)),
             Err(ToolError::Fatal(message)) => ToolCallEnd::Fatal(message),
         }
+    }
+
+    fn bounded(&self, text: &str, most: usize) -> String {
+        text::clip_middle(text, self.room.map_or(most, |room| room.min(most))).into_owned()
     }
 
     fn unknown(&self, name: &str) -> String {
@@ -148,6 +166,7 @@ impl Toolset {
 #[async_trait]
 trait ErasedTool: Send + Sync {
     fn spec(&self) -> &ToolSpec;
+    fn compact(&self) -> &ToolSpec;
     fn effect(&self) -> Effect;
     fn max_result(&self) -> usize;
     async fn call(&self, args: Value, context: &ToolContext) -> Result<String, ToolError>;
@@ -156,6 +175,7 @@ trait ErasedTool: Send + Sync {
 struct Typed<T> {
     tool: T,
     spec: ToolSpec,
+    compact: ToolSpec,
     validator: jsonschema::Validator,
 }
 
@@ -163,6 +183,10 @@ struct Typed<T> {
 impl<T: Tool> ErasedTool for Typed<T> {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn compact(&self) -> &ToolSpec {
+        &self.compact
     }
 
     fn effect(&self) -> Effect {
@@ -210,6 +234,24 @@ fn argument_schema<T: Tool>() -> Value {
     }
     unwrap_descriptions(&mut schema);
     schema
+}
+
+/// A tool as small models see it. What fits the smaller schema fits the whole one.
+fn compact(spec: &ToolSpec, essential: &[&str]) -> ToolSpec {
+    let mut schema = spec.schema.clone();
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.retain(|name, _| essential.is_empty() || essential.contains(&name.as_str()));
+        for property in properties.values_mut() {
+            if let Some(Value::String(text)) = property.get_mut("description") {
+                *text = first_sentence(text).to_string();
+            }
+        }
+    }
+    ToolSpec { name: spec.name.clone(), description: first_sentence(&spec.description).to_string(), schema }
+}
+
+fn first_sentence(text: &str) -> &str {
+    text.find(". ").map_or(text, |end| &text[..=end])
 }
 
 /// Doc comments break lines for editors; a model gets them as the sentences they are.

@@ -71,7 +71,8 @@ fn heading(out: &mut String, record: &NodeRecord) {
 fn effort(end: &AttemptEnd) -> String {
     let (turns, calls) = (plural(end.turns as usize, "turn"), plural(end.tool_calls as usize, "tool call"));
     let (all, out) = (end.usage.total(), end.usage.output);
-    format!("{turns}, {calls}, tokens: {} in, {} out", quantity(all.saturating_sub(out)), quantity(out))
+    let cost = if end.cost.is_unknown() { String::new() } else { format!(", {}", end.cost) };
+    format!("{turns}, {calls}, tokens: {} in, {} out{cost}", quantity(all.saturating_sub(out)), quantity(out))
 }
 
 fn report_text(report: &Report) -> String {

@@ -2,7 +2,7 @@
 
 use super::Reporter;
 use crate::event::Event;
-use crate::model::Usage;
+use crate::model::{Bill, Cost, Usage};
 use crate::plan::{Cause, Outcome};
 use crate::store::{NodeSummary, Summary, push_line};
 use serde::Serialize;
@@ -25,6 +25,24 @@ pub struct RunResult<'a> {
     /// In plan order.
     nodes: Vec<NodeResult<'a>>,
     usage: Usage,
+    #[serde(flatten)]
+    cost: CostResult,
+}
+
+/// Left out where no price is known.
+#[derive(Debug, Serialize)]
+struct CostResult {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost_usd: Option<f64>,
+    /// Whether the price of some calls is not known.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    cost_at_least: bool,
+}
+
+impl From<Bill> for CostResult {
+    fn from(bill: Bill) -> Self {
+        CostResult { cost_usd: bill.known.map(Cost::usd), cost_at_least: bill.at_least && !bill.is_unknown() }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -38,6 +56,8 @@ struct NodeResult<'a> {
     summary: Option<&'a str>,
     output: Option<&'a Value>,
     usage: Usage,
+    #[serde(flatten)]
+    cost: CostResult,
     duration_ms: Option<u64>,
 }
 
@@ -51,6 +71,7 @@ impl<'a> From<&'a Summary> for RunResult<'a> {
             answer: summary.result_text(),
             nodes: summary.nodes().map(NodeResult::from).collect(),
             usage: summary.usage,
+            cost: summary.cost.into(),
         }
     }
 }
@@ -66,6 +87,7 @@ impl<'a> From<&'a NodeSummary> for NodeResult<'a> {
             summary: node.summary.as_deref(),
             output: node.output.as_ref(),
             usage: node.usage,
+            cost: node.cost.into(),
             duration_ms: node.duration_ms,
         }
     }

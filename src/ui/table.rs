@@ -1,6 +1,7 @@
 //! The end table: what each node came to, and how well they ran together.
 
 use super::words::{duration, quantity};
+use crate::model::Bill;
 use crate::plan::Outcome;
 use crate::store::{Group, MergeSummary, NodeSummary, Summary};
 use crate::text::{one_line, plural};
@@ -14,6 +15,8 @@ const MAX_ROWS: usize = 200;
 const NAME: usize = 60;
 /// Columns that the other columns of the table may take together.
 const NUMBERS: usize = 42;
+/// Columns that costs take beside them.
+const COST: usize = 10;
 /// Columns of a line of words where the width is not limited.
 const LINE: usize = 400;
 /// Nodes of the critical path that are named at most.
@@ -33,10 +36,16 @@ pub fn table(summary: &Summary, columns: Option<usize>) -> String {
     }
     let left_out = shorten(&mut rows);
 
-    let name_room = columns.map_or(NAME, |columns| columns.saturating_sub(NUMBERS).clamp(8, NAME));
-    let mut cells = vec![["node", "outcome", "time", "tokens", "calls"].map(str::to_string)];
+    let numbers = if summary.cost.is_unknown() { NUMBERS } else { NUMBERS + COST };
+    let name_room = columns.map_or(NAME, |columns| columns.saturating_sub(numbers).clamp(8, NAME));
+    let mut cells = vec![["node", "outcome", "time", "tokens", "cost", "calls"].map(str::to_string)];
     cells.extend(rows.iter().map(|row| row.cells(name_room)));
-    let grid = self::columns(&cells, columns, &[2, 3, 4]);
+    let grid = if summary.cost.is_unknown() {
+        let without: Vec<[String; 5]> = cells.into_iter().map(|[a, b, c, d, _, e]| [a, b, c, d, e]).collect();
+        self::columns(&without, columns, &[2, 3, 4])
+    } else {
+        self::columns(&cells, columns, &[2, 3, 4, 5])
+    };
 
     let width = columns.unwrap_or(LINE);
     let mut grid_lines = grid.lines().map(str::to_string);
@@ -79,6 +88,7 @@ struct Row<'a> {
     instances: &'a [NodeSummary],
     is_instance: bool,
     tokens: u64,
+    cost: Bill,
     calls: u32,
 }
 
@@ -89,6 +99,7 @@ impl<'a> Row<'a> {
             instances: &group.instances,
             is_instance: false,
             tokens: group.usage().total(),
+            cost: group.cost(),
             calls: group.tool_calls(),
         }];
         let shown = group.instances.iter().filter(|instance| !fold || went_wrong(instance));
@@ -97,6 +108,7 @@ impl<'a> Row<'a> {
             instances: &[],
             is_instance: true,
             tokens: node.usage.total(),
+            cost: node.cost,
             calls: node.tool_calls,
         }));
         rows
@@ -106,7 +118,7 @@ impl<'a> Row<'a> {
         if self.is_instance { 2 } else { 0 }
     }
 
-    fn cells(&self, name_room: usize) -> [String; 5] {
+    fn cells(&self, name_room: usize) -> [String; 6] {
         let instances = self.instances.len();
         let times = if instances > 0 { format!(" ×{instances}") } else { String::new() };
         let name = one_line(&self.node.id, name_room.saturating_sub(times.chars().count() + self.indent()));
@@ -123,6 +135,9 @@ impl<'a> Row<'a> {
             outcome.to_string(),
             time.map_or_else(String::new, duration),
             or_blank(self.tokens == 0, quantity(self.tokens)),
+            self.cost.known.map_or_else(String::new, |cost| {
+                if self.cost.at_least { format!("≥{cost}") } else { cost.to_string() }
+            }),
             or_blank(self.calls == 0, self.calls.to_string()),
         ]
     }
@@ -183,7 +198,8 @@ fn totals(summary: &Summary) -> String {
     let told: Vec<String> =
         parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
     let mut line = format!("{}: {}", plural(all, "node"), told.join(", "));
-    line.push_str(&format!("; {}, {}", super::token_count(&summary.usage), duration(summary.duration_ms())));
+    let cost = if summary.cost.is_unknown() { String::new() } else { format!(", {}", summary.cost) };
+    line.push_str(&format!("; {}{cost}, {}", super::token_count(&summary.usage), duration(summary.duration_ms())));
     match &summary.ended {
         Some((status, code)) => line + &format!("; run {status} (exit code {code})"),
         None => line + "; run unfinished",

@@ -32,7 +32,7 @@ pub(crate) struct Played {
 /// A plan that may hold commands.
 pub(crate) fn plan(text: &str) -> Plan {
     let tools = ["read_file", "list_files", "search_code"].map(str::to_string).to_vec();
-    let known = Known { roles: vec!["explorer".into()], tools, commands_allowed: true };
+    let known = Known { roles: vec!["explorer".into(), "minimal".into()], tools, commands_allowed: true };
     let text = format!("version = 1\nname = \"test\"\n{text}");
     parse(&text, Format::Toml, &known).map_err(|problems| problems.render("plan", &text, false)).unwrap()
 }

@@ -8,7 +8,11 @@
 )]
 
 mod bad_input;
+mod bad_model;
+mod cassettes;
+mod chores;
 mod command;
+mod costs;
 mod docs;
 mod kit;
 mod merges;
@@ -23,9 +27,16 @@ mod sample;
 mod scenarios;
 mod scout;
 mod screens;
+mod settings;
 mod stops;
 mod store;
 mod streaming;
 mod tools;
+mod trace;
 mod turn;
 mod wire;
+mod wire_anthropic;
+mod wire_checks;
+mod wire_checks_openai;
+mod wire_failures;
+mod wire_openai;

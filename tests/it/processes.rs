@@ -251,13 +251,14 @@ fn a_reader_that_has_gone_away_is_no_error() {
 fn json_is_alone_on_standard_output_whatever_else_there_is_to_say() {
     let sandbox = Sandbox::new();
     sandbox.file("workspace/a.rs", "/// Cancels a job.\nfn cancel() {}\n");
+    sandbox.file("workspace/.sortie/config.toml", "jobs = 2\n");
     for (output, last) in [("json", 0), ("jsonl", 1)] {
         let mut command = sandbox.sortie();
         command.args(["run", "-C", "workspace", "where is a job cancelled?", "--output", output]);
-        command.env("ANTHROPIC_API_KEY", "k").env("SORTIE_LOG", "trace");
+        command.env("SORTIE_LOG", "trace");
         let said = finish(command);
         assert_eq!(said.code, 0, "{}", said.stderr);
-        assert!(said.stderr.contains("note: ANTHROPIC_API_KEY is set"), "{}", said.stderr);
+        assert!(said.stderr.contains("note: `.sortie/config.toml` is ignored"), "{}", said.stderr);
         let lines: Vec<Value> = said.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines.len() > 1, last > 0, "{}", said.stdout);
         let result = lines.last().unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-const PURE: [&str; 7] = [
+const PURE: [&str; 8] = [
     "src/plan",
     "src/agent/turn.rs",
     "src/agent/turn",

@@ -81,6 +81,11 @@ fn check(name: &str) -> Result<(), String> {
     let sandbox = Sandbox::new();
     copy(&scenario, sandbox.path());
     let server = Server::of(&scenario);
+    // Whatever names the sandbox or the server.
+    let without_places = |text: &str| match &server {
+        Some(server) => sandbox.without_path(text).replace(server.url.trim_start_matches("http://"), "SERVER"),
+        None => sandbox.without_path(text),
+    };
     let said = play(&scenario, &sandbox, server.as_ref());
     if said.stderr.contains("panicked at") && !said.stderr.contains("the script asked for a panic") {
         return Err(format!("-- it panicked\n{}", said.stderr));
@@ -89,14 +94,18 @@ fn check(name: &str) -> Result<(), String> {
     if result.is_none() && !said.stdout.is_empty() {
         return Err(format!("-- standard output is not one JSON object\n{}", said.stdout));
     }
-    let came = serde_json::to_string_pretty(&normal(&said, result.as_ref())).unwrap();
-    let result_differs = compare(&scenario.join("expected.json"), &sandbox.without_path(&came), true);
+    let mut came = normal(&said, result.as_ref());
+    if let (Some(_), Some(result)) = (&server, &result) {
+        came["usage"] = result["usage"].clone();
+    }
+    let came = serde_json::to_string_pretty(&came).unwrap();
+    let result_differs = compare(&scenario.join("expected.json"), &without_places(&came), true);
     let run = result.as_ref().and_then(|result| result["run"].as_str());
-    let stderr = normal_stderr(&sandbox.without_path(&said.stderr), run);
+    let stderr = normal_stderr(&without_places(&said.stderr), run);
     let stderr_differs = compare(&scenario.join("expected.stderr"), &stderr, result.is_none());
     let requests_differ = server.as_ref().and_then(|server| {
         let came = serde_json::to_string_pretty(&normal_requests(server)).unwrap();
-        compare(&scenario.join("expected.requests.json"), &sandbox.without_path(&came), true)
+        compare(&scenario.join("expected.requests.json"), &without_places(&came), true)
     });
     if said.stdout.contains(KEY) || said.stderr.contains(KEY) {
         return Err(format!("-- the key is shown\n{}\n{}", said.stdout, said.stderr));
@@ -118,7 +127,9 @@ fn play(scenario: &Path, sandbox: &Sandbox, server: Option<&Server>) -> Said {
     let mut command = sandbox.sortie();
     command.arg("run");
     if let Some(server) = server {
-        command.env("SORTIE_CONFIG", sandbox.file("settings.toml", server.settings())).env("TEST_KEY", KEY);
+        command
+            .env("SORTIE_CONFIG", sandbox.file("settings.toml", server.settings()))
+            .env("TEST_KEY", server.key.replace("{key}", KEY));
     }
     let defaults = [
         ("-C", workspace.as_str(), true),

@@ -2,6 +2,7 @@
 
 mod cases;
 mod reports;
+mod unfinished;
 
 use proptest::prelude::*;
 use proptest::sample::Index;

@@ -59,6 +59,8 @@ struct Facts {
     name: String,
     context_window: u64,
     max_output: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    idle_timeout_ms: Option<u64>,
     disclosure: Option<String>,
 }
 
@@ -68,6 +70,7 @@ impl Facts {
             name: model.name().to_string(),
             context_window: model.context_window(),
             max_output: model.max_output(),
+            idle_timeout_ms: model.idle_timeout().and_then(|idle| u64::try_from(idle.as_millis()).ok()),
             disclosure: model.disclosure().map(str::to_string),
         }
     }

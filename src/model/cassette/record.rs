@@ -15,6 +15,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// A cassette that is being recorded.
 #[derive(Debug)]
@@ -86,6 +87,10 @@ impl Model for Recorder {
         self.model.max_output()
     }
 
+    fn idle_timeout(&self) -> Option<Duration> {
+        self.model.idle_timeout()
+    }
+
     fn disclosure(&self) -> Option<&str> {
         self.model.disclosure()
     }
@@ -142,21 +147,22 @@ impl Take {
                 Some(Delta::Text(text)) => text.push_str(more),
                 _ => self.reply.push(delta.clone()),
             },
-            // Only the last counts.
-            Delta::Usage(_) => {
-                self.reply.retain(|earlier| !matches!(earlier, Delta::Usage(_)));
-                self.reply.push(delta.clone());
-            }
-            Delta::Cost(_) => {
-                self.reply.retain(|earlier| !matches!(earlier, Delta::Cost(_)));
-                self.reply.push(delta.clone());
-            }
+            // Only the last of each model counts.
+            Delta::Usage(_) => self.instead(delta, |earlier| matches!(earlier, Delta::Usage(_))),
+            Delta::Cost(_) => self.instead(delta, |earlier| matches!(earlier, Delta::Cost(_))),
             Delta::Switched(_) | Delta::Thinking(_) | Delta::Call(_) => self.reply.push(delta.clone()),
             Delta::Stop(_) => {
                 self.reply.push(delta.clone());
                 self.end(End::Stopped);
             }
         }
+    }
+
+    fn instead(&mut self, latest: &Delta, is_earlier: impl Fn(&Delta) -> bool) {
+        let switch = self.reply.iter().rposition(|delta| matches!(delta, Delta::Switched(_))).unwrap_or(0);
+        let mine = self.reply.split_off(switch);
+        self.reply.extend(mine.into_iter().filter(|delta| !is_earlier(delta)));
+        self.reply.push(latest.clone());
     }
 
     fn end(&mut self, end: End) {

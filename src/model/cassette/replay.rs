@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use dashmap::DashSet;
 use futures_util::{StreamExt, stream};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A model as it was recorded.
 pub struct Cassette {
@@ -33,6 +34,10 @@ impl Model for Cassette {
 
     fn max_output(&self) -> Option<u32> {
         self.facts.max_output
+    }
+
+    fn idle_timeout(&self) -> Option<Duration> {
+        self.facts.idle_timeout_ms.map(Duration::from_millis)
     }
 
     fn disclosure(&self) -> Option<&str> {

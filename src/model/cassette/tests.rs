@@ -14,8 +14,11 @@ use std::sync::{Arc, Mutex};
 
 const KEY: &str = "sk-0123456789";
 
+/// What one call gives: a stream, or an error at once.
+type Heard = Result<Vec<Result<Delta, ModelError>>, ModelError>;
+
 /// Answers each call with the next of its replies.
-struct Says(Mutex<Vec<Result<Vec<Result<Delta, ModelError>>, ModelError>>>);
+struct Says(Mutex<Vec<Heard>>);
 
 #[async_trait]
 impl Model for Says {
@@ -65,10 +68,7 @@ fn error() -> ModelError {
 }
 
 /// Records these requests with these replies, and gives the file.
-async fn record(
-    replies: Vec<Result<Vec<Result<Delta, ModelError>>, ModelError>>,
-    requests: Vec<Request>,
-) -> (tempfile::TempDir, PathBuf) {
+async fn record(replies: Vec<Heard>, requests: Vec<Request>) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.jsonl");
     let recording = Recording::create(&path, Redactor::new([KEY])).unwrap();
@@ -110,7 +110,9 @@ async fn a_call_comes_back_as_it_was_whoever_asks() {
         Delta::Text("lo".into()),
         usage(1),
         Delta::Partial("{".into()),
+        usage(7),
         Delta::Switched(Switch { to: "test/other".into(), why: "busy".into() }),
+        usage(1),
         Delta::Text("he".into()),
         Delta::Text("llo".into()),
         Delta::Thinking(opaque.clone()),
@@ -133,6 +135,7 @@ async fn a_call_comes_back_as_it_was_whoever_asks() {
         deltas,
         [
             Delta::Text("lo".into()),
+            usage(7),
             Delta::Switched(Switch { to: "test/other".into(), why: "busy".into() }),
             Delta::Text("hello".into()),
             Delta::Thinking(opaque),

@@ -211,22 +211,28 @@ mod tests {
     async fn a_lead_that_fails_hands_over_to_one_of_those_who_wait() {
         let hold = hold();
         let first = lead(&hold).await;
-        let siblings: Vec<_> = (0..3).map(|_| sibling(&hold, 1)).collect();
-        sleep(Duration::from_secs(1)).await;
-        drop(first);
-        sleep(Duration::from_secs(1)).await;
-        let (mut leads, mut follows) = (0, 0);
-        for sibling in siblings {
-            match sibling.await.unwrap() {
-                (waited, Turn::Lead(second)) => {
-                    assert_eq!(waited, Duration::from_secs(1));
-                    leads += 1;
+        let waiting = (0..3).map(|_| {
+            let sibling = sibling(&hold, 1);
+            tokio::spawn(async move {
+                let (waited, turn) = sibling.await.unwrap();
+                let led = matches!(turn, Turn::Lead(_));
+                if let Turn::Lead(second) = turn {
+                    sleep(Duration::from_secs(2)).await;
                     second.began();
                 }
-                (_, Turn::Follow) => follows += 1,
-            }
+                (led, waited)
+            })
+        });
+        let waiting: Vec<_> = waiting.collect();
+        sleep(Duration::from_secs(1)).await;
+        drop(first);
+        let mut turns = Vec::new();
+        for sibling in waiting {
+            turns.push(sibling.await.unwrap());
         }
-        assert_eq!((leads, follows), (1, 2));
+        turns.sort();
+        let seconds = Duration::from_secs;
+        assert_eq!(turns, [(false, seconds(3)), (false, seconds(3)), (true, seconds(1))]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -32,8 +32,7 @@ mod state;
 mod tests;
 
 pub(crate) use hold::{Hold, Lead, Turn};
-#[cfg_attr(not(test), expect(unused_imports, reason = "as above"))]
-pub(crate) use retry::{GiveUp, Verdict, Why};
+pub(crate) use retry::{GiveUp, Verdict};
 
 use super::wire::{Failure, RateState};
 use super::{Usage, Wait};

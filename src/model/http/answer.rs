@@ -7,6 +7,7 @@ use crate::model::trace::Exchange;
 use crate::model::wire::{Decoder, Failure, sse};
 use crate::model::{Delta, ModelErrorKind, StopKind, Usage};
 use reqwest::Response;
+use reqwest::header::CONTENT_TYPE;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,8 +48,13 @@ impl<'a> Answer<'a> {
     /// # Errors
     /// Whatever keeps it from being complete; [`Answer::spoke`] tells whether there was content before.
     pub(super) async fn read(&mut self, mut response: Response, mut begun: impl FnMut()) -> Result<(), Failure> {
-        let kind = response.headers().get(reqwest::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        if kind.is_some_and(|kind| kind.starts_with("application/json")) {
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if kind.starts_with("text/html") {
+            // A page: a portal that wants a login, or an address that is no API.
+            let body = error_body(response, self.exchange).await;
+            return Err(Failure::read(self.server.provider.protocol, 200, |_| None, &body, Duration::ZERO));
+        }
+        if kind.starts_with("application/json") {
             let body = self.body(&mut response).await?;
             begun();
             self.decoder.whole(&body, &mut self.deltas)?;
@@ -60,8 +66,12 @@ impl<'a> Answer<'a> {
         let mut parser = sse::Parser::default();
         let mut size = 0;
         loop {
-            let chunk = response.chunk().await.map_err(|error| self.server.broken(&error))?;
-            let Some(chunk) = chunk else { break };
+            let chunk = match response.chunk().await {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => break,
+                // The line may break after the reply is whole, before its end mark has come.
+                Err(error) => return self.finish().map_err(|_| self.server.broken(&error)),
+            };
             size += chunk.len();
             if size > MAX_REPLY {
                 return Err(too_long());

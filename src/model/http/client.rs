@@ -9,8 +9,9 @@
 //! - **Retries** are off: the gate is the only thing that sends a request twice.
 
 use super::egress::{Egress, place};
-use super::trouble::Trouble;
+use super::trouble;
 use crate::model::ModelError;
+use crate::model::wire::Failure;
 use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::{Method, NoProxy, Proxy, RequestBuilder, Url, redirect, retry};
 use rustls::pki_types::CertificateDer;
@@ -112,8 +113,8 @@ impl Http {
     }
 
     /// What an error of this client means for a request to this address.
-    pub fn trouble(&self, error: &reqwest::Error, url: &Url) -> Trouble {
-        Trouble::read(error, &place(url), self.proxy_of(url).as_deref())
+    pub fn trouble(&self, error: &reqwest::Error, url: &Url) -> Failure {
+        trouble::read(error, &place(url), self.proxy_of(url).as_deref())
     }
 
     /// `host:port` of the proxy that requests to this address go through, if any.

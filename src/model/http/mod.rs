@@ -1,5 +1,6 @@
 //! Speaks to servers: providers as they are configured, one client for all of them, one model per `provider/model`.
 
+mod again;
 mod answer;
 mod client;
 mod egress;
@@ -16,4 +17,3 @@ pub use egress::{Egress, Host};
 pub use model::{HttpModel, Options};
 pub use provider::{Auth, AuthHeader, Provider, Secret, ToolMode, endpoint};
 pub use server::Server;
-pub use trouble::Trouble;

@@ -13,11 +13,11 @@ use super::outlet::{Outlet, written};
 use super::provider::ToolMode;
 use super::server::Server;
 use super::words;
-use crate::model::catalog::{ModelInfo, PrefixCache};
+use crate::model::catalog::{ChatTools, ModelInfo, PrefixCache};
 use crate::model::gate::{Lead, Permit, Turn, Verdict};
 use crate::model::json_tools;
 use crate::model::trace::{About, Exchange};
-use crate::model::wire::{Effort, Failure, RateState, Target};
+use crate::model::wire::{Effort, Failure, Protocol, RateState, Target};
 use crate::model::{Delta, Deltas, Model, ModelError, ModelErrorKind, Request, Wait};
 use crate::text;
 use async_trait::async_trait;
@@ -34,6 +34,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const UNKNOWN_WINDOW: u64 = 128_000;
 /// Tokens of output that a request asks for at least, however full the window seems by estimate.
 const LEAST_OUTPUT: u64 = 1024;
+
+/// Tokens of output below which a request that would fit is of no use.
+const LEAST_FITTED: u32 = 256;
 
 /// What users choose for a model.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,6 +64,16 @@ struct Inner {
     refused_tools: AtomicBool,
     /// The backend has refused `stream_options`.
     refused_options: AtomicBool,
+}
+
+/// One try of a call.
+struct Try<'a> {
+    request: &'a Request,
+    /// From 1.
+    number: u32,
+    post: RequestBuilder,
+    body: &'a Body,
+    out: &'a Outlet,
 }
 
 /// A try that brought no complete reply.
@@ -142,6 +155,7 @@ impl Inner {
 
     /// One model call, over all its tries.
     async fn talk(&self, request: &Request, out: &Outlet) -> Result<(), ModelError> {
+        self.check_tools(request)?;
         let tell = |wait: Wait| out.push(Delta::Waiting(wait));
         let mut target = self.target(request.max_output);
         let mut body = self.body(request, &mut target);
@@ -154,14 +168,15 @@ impl Inner {
         }
         let mut call = self.server.gate.call(body.tokens() + u64::from(target.max_output));
         let mut fitted = false;
-        for tries in 1.. {
+        for number in 1.. {
             let permit = match self.server.gate.enter(&mut call, &tell).await {
                 Ok(permit) => permit,
                 Err(give_up) => return Err(words::gave_up(&self.name, &self.server, &give_up)),
             };
             let post = self.server.http.post(&self.server.endpoint)?;
             out.push(Delta::Sent);
-            let broken = match self.attempt(request, tries, post, &body, out, permit, &mut lead).await {
+            let this = Try { request, number, post, body: &body, out };
+            let broken = match self.attempt(this, permit, &mut lead).await {
                 Ok(()) => return Ok(()),
                 Err(broken) => broken,
             };
@@ -176,8 +191,10 @@ impl Inner {
             };
             // Refused for what can be left out: once more without it, never the same again.
             if let Some(fits) = failure.fits_output
+                && (LEAST_FITTED..target.max_output).contains(&fits)
                 && !std::mem::replace(&mut fitted, true)
             {
+                permit.lost(&failure);
                 target.max_output = fits;
                 body = self.body(request, &mut target);
                 continue;
@@ -186,6 +203,7 @@ impl Inner {
                 && failure.message.contains("stream_options")
                 && !self.refused_options.swap(true, Ordering::Relaxed)
             {
+                permit.lost(&failure);
                 body = self.body(request, &mut target);
                 continue;
             }
@@ -198,18 +216,10 @@ impl Inner {
     }
 
     /// One request and its answer.
-    async fn attempt(
-        &self,
-        request: &Request,
-        tries: u32,
-        post: RequestBuilder,
-        body: &Body,
-        out: &Outlet,
-        mut permit: Permit,
-        lead: &mut Option<Lead>,
-    ) -> Result<(), Broken> {
+    async fn attempt(&self, this: Try<'_>, mut permit: Permit, lead: &mut Option<Lead>) -> Result<(), Broken> {
+        let Try { request, number, post, body, out } = this;
         let server = &self.server;
-        let mut exchange = self.write_down(request, tries, body);
+        let mut exchange = self.write_down(request, number, body);
         let sent = post.headers(server.headers.clone()).body(body.bytes.clone()).send().await;
         let response = match sent {
             Ok(response) => response,
@@ -245,6 +255,21 @@ impl Inner {
             }
             Err(failure) => Err(broken(failure, if spoke { Err(permit) } else { Ok(permit) }, exchange)),
         }
+    }
+
+    /// Some models take tools over one protocol and not over the other; better told before it is paid for.
+    fn check_tools(&self, request: &Request) -> Result<(), ModelError> {
+        let over_chat = self.server.provider.protocol == Protocol::OpenaiChat;
+        let takes_none = match self.info.quirks.chat_tools {
+            ChatTools::No => over_chat && !request.tools.is_empty(),
+            ChatTools::Yes | ChatTools::WithoutEffort | ChatTools::WithoutReasoning => false,
+        };
+        if !takes_none {
+            return Ok(());
+        }
+        let message = format!("`{}` takes tools only over the Responses protocol", self.name);
+        let hint = format!("name it as `openai-responses/{}`", self.model);
+        Err(ModelError::new(ModelErrorKind::InvalidRequest, message).hint(hint))
     }
 
     fn target(&self, max_output: u32) -> Target {
@@ -290,7 +315,7 @@ impl Inner {
     }
 
     fn write_down(&self, request: &Request, tries: u32, body: &Body) -> Option<Exchange> {
-        let trace = self.server.trace.as_ref()?;
+        let trace = self.server.trace.get()?;
         let about = About {
             conversation: request.conversation.clone(),
             attempt: request.attempt,

@@ -2,13 +2,12 @@
 
 use super::client::Http;
 use super::provider::{Auth, AuthHeader, Provider, Secret};
-use super::trouble::Trouble;
 use crate::model::gate::{Gate, GateSettings};
 use crate::model::trace::HttpTrace;
 use crate::model::wire::{Failure, Protocol};
 use reqwest::Url;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The API version that Anthropic's Messages wants to be told.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
@@ -26,7 +25,7 @@ pub struct Server {
     /// Who may send, and when.
     pub(super) gate: Arc<Gate>,
     /// Who writes down what goes over the wire.
-    pub(super) trace: Option<Arc<HttpTrace>>,
+    pub(super) trace: OnceLock<Arc<HttpTrace>>,
 }
 
 impl Server {
@@ -45,16 +44,19 @@ impl Server {
             ..GateSettings::default()
         };
         let gate = Arc::new(Gate::new(&provider.name, &settings));
+        let trace = trace.map_or_else(OnceLock::new, OnceLock::from);
         Ok(Arc::new(Server { provider, endpoint, headers, http, gate, trace }))
+    }
+
+    /// Writes down what goes over the wire from now on: a run's trace lies in its directory, which is made only once all
+    /// of its models are known to be there. The first trace stays.
+    pub fn trace_to(&self, trace: Arc<HttpTrace>) {
+        let _ = self.trace.set(trace);
     }
 
     /// Why a request or its answer did not get through.
     pub(super) fn broken(&self, error: &reqwest::Error) -> Failure {
-        let Trouble { mut failure, hint } = self.http.trouble(error, &self.endpoint);
-        if !hint.is_empty() {
-            failure.message = format!("{}; {hint}", failure.message);
-        }
-        failure
+        self.http.trouble(error, &self.endpoint)
     }
 
     /// What must not be shown of it.

@@ -2,93 +2,62 @@
 //!
 //! Nothing of the address but its host and port is ever told: a URL may hold a password.
 
-use super::egress::place;
 use crate::model::ModelErrorKind;
 use crate::model::wire::Failure;
-use reqwest::Url;
 use rustls::CertificateError;
 use std::error::Error;
 use std::io;
 
-/// A request that did not get through, in the user's words.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Trouble {
-    /// What happened, with the host in it.
-    pub failure: Failure,
-    /// What to do; may be empty.
-    pub hint: String,
+/// Reads an error by what is at the bottom of it; `place` is where the request was to go, `proxy` what it went through.
+pub(super) fn read(error: &reqwest::Error, place: &str, proxy: Option<&str>) -> Failure {
+    let causes = causes(error);
+    if let Some(tls) = causes.iter().find_map(|cause| cause.downcast_ref::<rustls::Error>()) {
+        return of_tls(tls, place);
+    }
+    if error.is_dns() {
+        let (name, hint) = match proxy {
+            Some(proxy) => (format!("the proxy `{proxy}`"), "check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY"),
+            None => (format!("`{place}`"), "check the spelling of the base URL and your network"),
+        };
+        return trouble(format!("the name of {name} is not known (DNS)"), hint);
+    }
+    if let Some(refused) = tunnel(&causes) {
+        let proxy = proxy.unwrap_or("?");
+        return trouble(
+            format!("the proxy `{proxy}` does not let requests to `{place}` through: {refused}"),
+            "check the proxy's address and password, or name the host in NO_PROXY",
+        );
+    }
+    let reason = reason(&causes);
+    if error.is_timeout() {
+        let (what, hint) = match (error.is_connect(), proxy) {
+            (true, Some(proxy)) => (format!("the proxy `{proxy}`"), "check the proxy's address"),
+            (true, None) => (format!("`{place}`"), "check the base URL, your network, and whether a proxy is needed"),
+            (false, _) => return trouble(format!("`{place}` did not answer in time"), ""),
+        };
+        return trouble(format!("{what} did not take a connection in time"), hint);
+    }
+    if error.is_connect() {
+        return match proxy {
+            Some(proxy) => trouble(
+                format!("the proxy `{proxy}` cannot be reached: {reason}"),
+                "check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY, or name the host in NO_PROXY",
+            ),
+            None => trouble(
+                format!("`{place}` cannot be reached: {reason}"),
+                "check the base URL, and that the server runs",
+            ),
+        };
+    }
+    if error.is_body() || error.is_decode() {
+        return trouble(format!("the connection to `{place}` broke while the reply was read: {reason}"), "");
+    }
+    trouble(format!("the request to `{place}` failed: {reason}"), "")
 }
 
-impl Trouble {
-    fn new(message: String, hint: &str) -> Self {
-        Trouble { failure: Failure::new(ModelErrorKind::Network, message), hint: hint.to_string() }
-    }
-
-    /// A reply that sends us elsewhere. We do not go: the key is for the host that the user named.
-    pub fn redirect(url: &Url, location: Option<&str>) -> Trouble {
-        let target = location.and_then(|location| url.join(location).ok()).map(|mut target| {
-            target.set_query(None);
-            target.set_fragment(None);
-            // Both can fail only for addresses without a host, which have no user either.
-            let _ = target.set_username("").and_then(|()| target.set_password(None));
-            short(&target)
-        });
-        let (to, hint) = match target {
-            Some(target) => (format!("to `{target}`"), "if that is right, make it the base URL"),
-            None => ("without saying where to".to_string(), "check the base URL"),
-        };
-        let message = format!("`{}` redirects {to}, and a key is not sent on", place(url));
-        Trouble { failure: Failure::new(ModelErrorKind::NotFound, message), hint: hint.to_string() }
-    }
-
-    /// Reads an error by what is at the bottom of it; `proxy` is what the request went through.
-    pub(super) fn read(error: &reqwest::Error, place: &str, proxy: Option<&str>) -> Trouble {
-        let causes = causes(error);
-        if let Some(tls) = causes.iter().find_map(|cause| cause.downcast_ref::<rustls::Error>()) {
-            return of_tls(tls, place);
-        }
-        if error.is_dns() {
-            let (name, hint) = match proxy {
-                Some(proxy) => (format!("the proxy `{proxy}`"), "check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY"),
-                None => (format!("`{place}`"), "check the spelling of the base URL and your network"),
-            };
-            return Trouble::new(format!("the name of {name} is not known (DNS)"), hint);
-        }
-        if let Some(refused) = tunnel(&causes) {
-            let proxy = proxy.unwrap_or("?");
-            return Trouble::new(
-                format!("the proxy `{proxy}` does not let requests to `{place}` through: {refused}"),
-                "check the proxy's address and password, or name the host in NO_PROXY",
-            );
-        }
-        let reason = reason(&causes);
-        if error.is_timeout() {
-            let (what, hint) = match (error.is_connect(), proxy) {
-                (true, Some(proxy)) => (format!("the proxy `{proxy}`"), "check the proxy's address"),
-                (true, None) => {
-                    (format!("`{place}`"), "check the base URL, your network, and whether a proxy is needed")
-                }
-                (false, _) => return Trouble::new(format!("`{place}` did not answer in time"), ""),
-            };
-            return Trouble::new(format!("{what} did not take a connection in time"), hint);
-        }
-        if error.is_connect() {
-            return match proxy {
-                Some(proxy) => Trouble::new(
-                    format!("the proxy `{proxy}` cannot be reached: {reason}"),
-                    "check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY, or name the host in NO_PROXY",
-                ),
-                None => Trouble::new(
-                    format!("`{place}` cannot be reached: {reason}"),
-                    "check the base URL, and that the server runs",
-                ),
-            };
-        }
-        if error.is_body() || error.is_decode() {
-            return Trouble::new(format!("the connection to `{place}` broke while the reply was read: {reason}"), "");
-        }
-        Trouble::new(format!("the request to `{place}` failed: {reason}"), "")
-    }
+/// What happened, with the host in it, and what to do.
+fn trouble(message: String, hint: &str) -> Failure {
+    Failure { hint: hint.to_string(), ..Failure::new(ModelErrorKind::Network, message) }
 }
 
 /// All errors below this one, itself first. What a system error carries is one more level, which `source` skips.
@@ -128,32 +97,32 @@ fn reason(causes: &[&(dyn Error + 'static)]) -> String {
     crate::text::clip(&crate::text::printable(&words), 200).into_owned()
 }
 
-fn of_tls(error: &rustls::Error, place: &str) -> Trouble {
+fn of_tls(error: &rustls::Error, place: &str) -> Failure {
     use rustls::Error as Tls;
     match error {
-        Tls::InvalidCertificate(CertificateError::UnknownIssuer) => Trouble::new(
+        Tls::InvalidCertificate(CertificateError::UnknownIssuer) => trouble(
             format!("the TLS certificate of `{place}` is not trusted: its issuer is unknown"),
             "if the server or your proxy has a private root, name its PEM file in SSL_CERT_FILE, or in `ca_file` of the provider",
         ),
-        Tls::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => Trouble::new(
+        Tls::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => trouble(
             format!("the TLS certificate of `{place}` has expired"),
             "check this machine's clock; if it is right, the server's certificate must be renewed",
         ),
         Tls::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-        ) => Trouble::new(
+        ) => trouble(
             format!("the TLS certificate of `{place}` is for another name"),
             "check the base URL: the certificate must name this host",
         ),
         Tls::InvalidCertificate(other) => {
-            Trouble::new(format!("the TLS certificate of `{place}` is not accepted: {}", short(other)), "")
+            trouble(format!("the TLS certificate of `{place}` is not accepted: {}", short(other)), "")
         }
-        Tls::InvalidMessage(_) => Trouble::new(
+        Tls::InvalidMessage(_) => trouble(
             format!("`{place}` does not speak TLS"),
             "check the base URL: perhaps it is meant to begin with http://",
         ),
         // The enum is not ours and grows: its own words do for the rest.
-        other => Trouble::new(format!("no TLS connection to `{place}`: {}", short(other)), ""),
+        other => trouble(format!("no TLS connection to `{place}`: {}", short(other)), ""),
     }
 }
 

@@ -42,8 +42,11 @@ pub(super) fn gave_up(model: &str, server: &Server, give_up: &GiveUp) -> ModelEr
         ),
         ModelErrorKind::Server => (format!("`{name}` at {host} broke{said}"), String::new()),
         ModelErrorKind::Network | ModelErrorKind::Cut | ModelErrorKind::Silent => (
-            format!("cannot reach `{name}` at {host}{said}"),
-            "check the base URL, the network and the proxy settings; `sortie doctor` tells more".to_string(),
+            format!("no answer of `{name}`{said}"),
+            match failure.hint.as_str() {
+                "" => "check the base URL, the network and the proxy settings; `sortie doctor` tells more".to_string(),
+                hint => format!("{hint}; `sortie doctor` tells more"),
+            },
         ),
         ModelErrorKind::ContextFull => (
             format!("the conversation does not fit the window of `{model}`{said}"),

@@ -12,10 +12,12 @@
 mod difference;
 mod exchange;
 mod read;
+mod reply;
 
 pub use difference::{Difference, first_difference};
 pub use exchange::Exchange;
 pub use read::{Traced, read_trace};
+pub use reply::reply_of;
 
 use super::lines::{Access, Lines};
 use super::wire::Protocol;

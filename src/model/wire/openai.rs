@@ -1,7 +1,7 @@
-//! What OpenAI's two protocols share: names, ids, arguments and schemas as both want them.
+//! What OpenAI's two protocols share: ids, arguments, results and efforts as both want them.
 
-use super::{Effort, Failure};
-use crate::model::{ModelErrorKind, ToolResult};
+use super::Effort;
+use crate::model::{Request, Speaker, ToolResult};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
@@ -25,18 +25,9 @@ pub(super) fn parse_arguments(text: &str, cut: bool) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_string()))
 }
 
-/// A tool name that servers accept in a history: `[a-zA-Z0-9_-]{1,64}`. Models invent others.
-pub(super) fn tool_name(name: &str) -> Cow<'_, str> {
-    let fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if !name.is_empty() && name.len() <= 64 && name.chars().all(fine) {
-        return Cow::Borrowed(name);
-    }
-    let safe: String = name.chars().take(64).map(|c| if fine(c) { c } else { '_' }).collect();
-    Cow::Owned(if safe.is_empty() { "unnamed".to_string() } else { safe })
-}
-
-/// A call's id in at most `max` bytes (at least 17). Servers make ids that others refuse, which shows when the model
-/// changes in the middle of a conversation. The same id always becomes the same one.
+/// A call's id in at most `max` bytes (at least 17), its letters as they are: Kimi wants its own back. Servers make ids
+/// that others refuse, which shows when the model changes in the middle of a conversation. The same id always becomes
+/// the same one.
 pub(super) fn call_id(id: &str, max: usize) -> Cow<'_, str> {
     if id.len() <= max {
         return Cow::Borrowed(id);
@@ -70,35 +61,16 @@ pub(super) fn effort(effort: Effort) -> &'static str {
     }
 }
 
+/// What the user says after a reply that another protocol's server paused: here a request ends with the user's words.
+pub(super) const GO_ON: &str = "Go on.";
+
+/// Whether the request ends with a reply that is to go on.
+pub(super) fn is_paused(request: &Request) -> bool {
+    request.messages.last().is_some_and(|message| message.speaker == Speaker::Assistant)
+}
+
 /// The name under which a reply's schema is sent.
 pub(super) const FORMAT: &str = "reply";
-
-/// What an error object in a stream says.
-pub(super) fn failure(error: &Value) -> Failure {
-    let text = |key: &str| match error.get(key) {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Number(number)) => number.to_string(),
-        Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => String::new(),
-    };
-    let (code, kind, message) = (text("code"), text("type"), text("message"));
-    let said = if message.is_empty() { error.to_string() } else { message };
-    let words = format!("{code} {kind}");
-    let found = |any: &[&str]| any.iter().any(|word| words.contains(word));
-    let kind = if found(&["insufficient_quota", "402"]) {
-        ModelErrorKind::Quota
-    } else if found(&["rate_limit", "429"]) {
-        ModelErrorKind::RateLimit
-    } else if found(&["context_length"]) {
-        ModelErrorKind::ContextFull
-    } else if found(&["overloaded", "503", "529"]) {
-        ModelErrorKind::Overloaded
-    } else if found(&["invalid_request", "400", "403"]) {
-        ModelErrorKind::InvalidRequest
-    } else {
-        ModelErrorKind::Server
-    };
-    Failure::new(kind, crate::text::one_line(&said, 300))
-}
 
 #[cfg(test)]
 mod tests {
@@ -132,11 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_ids_fit_the_strictest_server() {
-        assert_eq!(tool_name("read_file"), "read_file");
-        assert_eq!(tool_name("functions.read file"), "functions_read_file");
-        assert_eq!(tool_name(""), "unnamed");
-        assert_eq!(tool_name(&"é".repeat(70)).len(), 64);
+    fn ids_fit_the_strictest_server() {
         assert_eq!(call_id("call_1", 40), "call_1");
         let long = format!("chatcmpl-tool-{}", "0".repeat(32));
         let other = format!("chatcmpl-tool-{}1", "0".repeat(31));

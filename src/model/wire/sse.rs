@@ -16,7 +16,7 @@ use std::mem;
 pub const MAX_EVENT: usize = 32 << 20;
 
 /// Buffers larger than this are given back once their event is over.
-const KEPT: usize = 16 << 10;
+const KEPT: usize = 8 << 10;
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -98,6 +98,7 @@ impl Tool for SearchCode {
         are left out unless `path` names them. The last line, in square brackets, counts the matches and says what is \
         not shown.";
     const EFFECT: Effect = Effect::Read;
+    const ESSENTIAL: &'static [&'static str] = &["pattern", "path"];
     type Args = Args;
 
     async fn call(&self, args: Args, context: &ToolContext) -> Result<String, ToolError> {

@@ -3,6 +3,7 @@
 //! ```toml
 //! protocol = "openai-chat"       # of the provider `test`, whose model `test/m` answers
 //! provider = """…"""             # further lines of `[providers.test]`, if any
+//! key = "{key}\r\n"              # what the key's variable holds; the key alone unless told
 //!
 //! [[answer]]                     # the first one that fits and was not given yet
 //! to = "words"                   # only to a request that holds these
@@ -28,6 +29,9 @@ struct Answers {
     protocol: String,
     #[serde(default)]
     provider: String,
+    #[serde(default = "key")]
+    key: String,
+    #[serde(default)]
     answer: Vec<Answer>,
 }
 
@@ -62,6 +66,10 @@ fn ok() -> u16 {
     200
 }
 
+fn key() -> String {
+    "{key}".to_string()
+}
+
 fn once() -> usize {
     1
 }
@@ -73,6 +81,8 @@ pub(super) struct Server {
     pub(super) url: String,
     protocol: String,
     provider: String,
+    /// What the key's variable holds; `{key}` stands for the key.
+    pub(super) key: String,
 }
 
 struct Shared {
@@ -95,7 +105,7 @@ impl Server {
                 std::thread::spawn(move || server.talk(stream));
             }
         });
-        Some(Server { shared, url, protocol: answers.protocol, provider: answers.provider })
+        Some(Server { shared, url, protocol: answers.protocol, provider: answers.provider, key: answers.key })
     }
 
     /// The user's settings that name it.

@@ -4,6 +4,7 @@ mod any;
 mod failures;
 mod order;
 
+use super::retry::Why;
 use super::*;
 use crate::model::ModelErrorKind;
 use crate::model::wire::RetryHint;

@@ -4,12 +4,12 @@
 //! the stop reason, then `message_stop`, the only end that counts. `ping` and unknown events may come anywhere, an
 //! `error` even after the status 200.
 
+use super::super::loose::{Text, count};
 use super::super::{Failure, sse};
 use crate::model::{Delta, ModelErrorKind, Opaque, StopKind, ToolCall, Usage};
 use crate::text;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use std::borrow::Cow;
 use std::mem;
 use std::sync::Arc;
 
@@ -67,22 +67,12 @@ enum Told {
     Unknown,
 }
 
-/// Text, lent by the event where it holds no escapes.
-#[derive(Deserialize)]
-struct Text<'e>(#[serde(borrow)] Cow<'e, str>);
-
-impl Text<'_> {
-    fn or_empty<'t>(text: &'t Option<Text<'_>>) -> &'t str {
-        text.as_ref().map_or("", |text| &text.0)
-    }
-}
-
 /// Any event: one flat type, so that a text delta is read in one pass.
 #[derive(Deserialize)]
 struct Line<'e> {
     #[serde(rename = "type", borrow, default)]
-    kind: Option<Text<'e>>,
-    #[serde(default)]
+    kind: Text<'e>,
+    #[serde(default, deserialize_with = "count")]
     index: Option<u64>,
     #[serde(borrow, default)]
     delta: Option<Change<'e>>,
@@ -100,17 +90,17 @@ struct Line<'e> {
 #[derive(Deserialize)]
 struct Change<'e> {
     #[serde(rename = "type", borrow, default)]
-    kind: Option<Text<'e>>,
+    kind: Text<'e>,
     #[serde(borrow, default)]
-    text: Option<Text<'e>>,
+    text: Text<'e>,
     #[serde(borrow, default)]
-    partial_json: Option<Text<'e>>,
+    partial_json: Text<'e>,
     #[serde(borrow, default)]
-    thinking: Option<Text<'e>>,
+    thinking: Text<'e>,
     #[serde(borrow, default)]
-    signature: Option<Text<'e>>,
+    signature: Text<'e>,
     #[serde(borrow, default)]
-    stop_reason: Option<Text<'e>>,
+    stop_reason: Text<'e>,
     #[serde(default)]
     stop_details: Option<Value>,
 }
@@ -138,13 +128,13 @@ struct Whole {
 /// Tokens. `input_tokens` counts what was neither read from a cache nor written to one.
 #[derive(Deserialize)]
 struct Counts {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     input_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     cache_creation_input_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     cache_read_input_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     output_tokens: Option<u64>,
     #[serde(default)]
     output_tokens_details: Option<Details>,
@@ -152,7 +142,7 @@ struct Counts {
 
 #[derive(Deserialize)]
 struct Details {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     thinking_tokens: Option<u64>,
 }
 
@@ -180,9 +170,9 @@ impl Decoder {
         }
         let line: Line<'_> = serde_json::from_str(event.data).map_err(|error| unreadable(event, &error))?;
         if line.error.is_some() {
-            return Err(error_of(event));
+            return Err(Failure::in_reply(event.data));
         }
-        let kind = line.kind.as_ref().map_or(event.name, |kind| &kind.0);
+        let kind = if line.kind.is_empty() { event.name } else { line.kind.as_str() };
         match kind {
             "content_block_delta" => {
                 if let Some(change) = &line.delta {
@@ -198,15 +188,14 @@ impl Decoder {
             }
             "message_delta" => {
                 if let Some(change) = &line.delta {
-                    let reason = change.stop_reason.as_ref().map(|reason| &*reason.0);
-                    self.told(reason, change.stop_details.as_ref());
+                    self.told(change.stop_reason.as_str(), change.stop_details.as_ref());
                 }
                 if let Some(usage) = &line.usage {
                     self.count(usage, out);
                 }
             }
             "message_stop" => self.finish(out),
-            "error" => return Err(error_of(event)),
+            "error" => return Err(Failure::in_reply(event.data)),
             "ping" => return Ok(()),
             other => {
                 self.note_unknown("event", other);
@@ -218,20 +207,21 @@ impl Decoder {
     }
 
     pub(in super::super) fn whole(&mut self, body: &[u8], out: &mut Vec<Delta>) -> Result<(), Failure> {
-        let body: Value = serde_json::from_slice(body).map_err(|_| Failure::not_json(None, body))?;
+        let text = String::from_utf8_lossy(body);
+        let body: Value = serde_json::from_str(&text).map_err(|error| Failure::no_reply(body, &error))?;
         if body.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(Failure::from_error_body(&body));
+            return Err(Failure::in_reply(&text));
         }
         let whole = match Whole::deserialize(&body) {
             Ok(whole) if body.get("content").is_some() => whole,
             Ok(_) => return Err(Failure::new(ModelErrorKind::Protocol, "sent a reply without `content`")),
-            Err(error) => return Err(Failure::not_protocol("a reply", &body.to_string(), &error)),
+            Err(error) => return Err(Failure::not_protocol("a reply", &text, &error)),
         };
         for block in whole.content {
             self.start(None, block, out);
             self.stop_block(None, out);
         }
-        self.told(whole.stop_reason.as_deref(), whole.stop_details.as_ref());
+        self.told(whole.stop_reason.as_deref().unwrap_or_default(), whole.stop_details.as_ref());
         if let Some(usage) = &whole.usage {
             self.count(usage, out);
         }
@@ -288,21 +278,21 @@ impl Decoder {
     fn change(&mut self, index: Option<u64>, change: &Change<'_>, out: &mut Vec<Delta>) {
         let at = self.position(index);
         let open = at.and_then(|at| self.open.get_mut(at)).map(|(_, open)| open);
-        match (Text::or_empty(&change.kind), open) {
+        match (change.kind.as_str(), open) {
             // Words count also where the start of their block is missing.
-            ("text_delta", _) => self.say(Text::or_empty(&change.text), out),
+            ("text_delta", _) => self.say(change.text.as_str(), out),
             ("input_json_delta", Some(Open::Call { json, .. })) => {
-                let more = Text::or_empty(&change.partial_json);
+                let more = change.partial_json.as_str();
                 json.push_str(more);
                 show(more, out);
             }
             ("thinking_delta", Some(Open::Thinking { thinking, .. })) => {
-                let more = Text::or_empty(&change.thinking);
+                let more = change.thinking.as_str();
                 thinking.push_str(more);
                 show(more, out);
             }
             ("signature_delta", Some(Open::Thinking { signature, .. })) => {
-                signature.push_str(Text::or_empty(&change.signature));
+                signature.push_str(change.signature.as_str());
             }
             // Sources of words that are there without them; pieces of blocks that we do not read.
             ("citations_delta" | "input_json_delta" | "thinking_delta" | "signature_delta", _) => {}
@@ -392,9 +382,9 @@ impl Decoder {
         out.push(Delta::Usage(self.usage));
     }
 
-    fn told(&mut self, reason: Option<&str>, details: Option<&Value>) {
-        let Some(reason) = reason else { return };
+    fn told(&mut self, reason: &str, details: Option<&Value>) {
         let told = match reason {
+            "" => return,
             "end_turn" | "stop_sequence" => Told::Known(StopKind::End),
             "tool_use" => Told::Known(StopKind::Tool),
             "max_tokens" => Told::Known(StopKind::Length),
@@ -454,17 +444,11 @@ impl Decoder {
     }
 }
 
-/// The error that the server tells in its stream.
-fn error_of(event: &sse::Event<'_>) -> Failure {
-    let body = serde_json::from_str(event.data).unwrap_or_else(|_| Value::String(event.data.to_string()));
-    Failure::from_error_body(&body)
-}
-
 /// What is wrong with an event that does not have the protocol's form.
 fn unreadable(event: &sse::Event<'_>, error: &serde_json::Error) -> Failure {
     let body: Value = serde_json::from_str(event.data).unwrap_or_default();
     if event.name == "error" || body.get("type").is_some_and(|kind| kind == "error") {
-        return error_of(event);
+        return Failure::in_reply(event.data);
     }
     Failure::not_protocol("an event", event.data, error)
 }

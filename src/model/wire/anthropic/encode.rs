@@ -72,6 +72,11 @@ fn messages(history: &[impl AsRef<Message>], target: &Target) -> Vec<(Speaker, V
         let message = message.as_ref();
         let mut blocks: Vec<Value> =
             message.blocks.iter().filter_map(|block| self::block(block, target, &mut ids)).collect();
+        if message.speaker == Speaker::Assistant {
+            // "The final block in an assistant message cannot be `thinking`": what came after it was cut off.
+            let end = blocks.iter().rposition(|block| !is_thinking(block)).map_or(0, |last| last + 1);
+            blocks.truncate(end);
+        }
         match messages.last_mut() {
             // The message between them had nothing to send, or the history did not alternate.
             Some((speaker, before)) if *speaker == message.speaker => before.append(&mut blocks),
@@ -79,18 +84,10 @@ fn messages(history: &[impl AsRef<Message>], target: &Target) -> Vec<(Speaker, V
             _ => messages.push((message.speaker, blocks)),
         }
     }
-    for (speaker, blocks) in &mut messages {
-        match speaker {
-            // "tool_result blocks must come first": text before them is a 400. A stable sort.
-            Speaker::User => blocks.sort_by_key(|block| kind(block) != "tool_result"),
-            // "The final block in an assistant message cannot be thinking": what was cut off after it is not there.
-            Speaker::Assistant => {
-                let end = blocks.iter().rposition(|block| !is_thinking(block)).map_or(0, |last| last + 1);
-                blocks.truncate(end);
-            }
-        }
+    for (_, blocks) in messages.iter_mut().filter(|(speaker, _)| *speaker == Speaker::User) {
+        // Text before a result is refused. The sort is stable.
+        blocks.sort_by_key(|block| kind(block) != "tool_result");
     }
-    messages.retain(|(_, blocks)| !blocks.is_empty());
     messages
 }
 
@@ -114,8 +111,7 @@ fn block<'r>(block: &'r Block, target: &Target, ids: &mut Ids<'r>) -> Option<Val
             let input = match &call.args {
                 Value::Object(args) => Value::Object(args.clone()),
                 // A malformed call stays readable to the model, in the only form that is taken.
-                Value::String(raw) => json!({ "unparsed": raw }),
-                other => json!({ "unparsed": other.to_string() }),
+                other => json!({ "unparsed": other }),
             };
             let (id, name) = (ids.safe(&call.id), ids::name(&call.name));
             Some(json!({ "type": "tool_use", "id": id, "name": name, "input": input }))

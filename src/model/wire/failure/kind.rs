@@ -1,6 +1,6 @@
 //! What kind of failure it is: by status, type and code first, by wording where providers leave no other sign.
 //!
-//! The wordings are those that providers were seen to send; the tests below name them.
+//! The wordings are those that providers were seen to send; `tests/it/wire_failures.rs` names them.
 
 use super::body::Told;
 use crate::model::ModelErrorKind;

@@ -13,9 +13,11 @@ pub use retry::RateState;
 
 use super::Protocol;
 use crate::model::ModelErrorKind;
+use crate::redact::SHORTEST;
 use crate::text;
 use body::Told;
 use serde_json::Value;
+use serde_json::error::Category;
 use std::time::Duration;
 
 /// Columns of a server's words that are kept.
@@ -36,6 +38,8 @@ pub struct Failure {
     pub status: Option<u16>,
     /// The server's words or ours, a bounded fragment on one line, without control characters.
     pub message: String,
+    /// What to do, where that is known from the failure itself; may be empty.
+    pub hint: String,
     /// The provider's id of the request.
     pub request_id: Option<String>,
     /// What the server wants of a next try.
@@ -61,6 +65,7 @@ impl Failure {
             kind,
             status: None,
             message: message.into(),
+            hint: String::new(),
             request_id: None,
             retry: RetryHint::default(),
             fits_output: None,
@@ -99,26 +104,40 @@ impl Failure {
         failure
     }
 
-    /// Reads an error that came in a stream, after the status 200. `body` is the event's data, or the `error` in it.
-    pub fn from_error_body(body: &Value) -> Self {
-        let told = Told::read(body);
+    /// Reads an error that came after the status 200: the event's data or the `error` in it, JSON or words alone.
+    pub fn in_reply(error: &str) -> Self {
+        let told = match serde_json::from_str::<Value>(error) {
+            Ok(body) => Told::read(&body),
+            Err(_) => Told::plain(body::title_or_words(error)),
+        };
         let mut failure = Failure::told(told.status(), &told);
         if failure.message.is_empty() {
-            failure.message = "the stream told of an error and did not say which".to_string();
+            failure.message = "the reply told of an error and did not say which".to_string();
         }
         // Nothing went wrong with the HTTP.
         failure.status = None;
         failure
     }
 
-    /// Data that is JSON but not what the protocol says.
+    /// A piece of a reply that is not what the protocol says; `what` it should be, with its article.
     pub(super) fn not_protocol(what: &str, data: &str, error: &serde_json::Error) -> Self {
+        if body::is_html(data) {
+            return Failure::not_json(None, data.as_bytes());
+        }
         let start = text::one_line(&data[..text::floor_boundary(data, 1024)], 80);
         Failure::new(ModelErrorKind::Protocol, format!("sent {what} that cannot be read ({error}): `{start}`"))
     }
 
+    /// A whole reply that is not what the protocol says.
+    pub(super) fn no_reply(body: &[u8], error: &serde_json::Error) -> Self {
+        match error.classify() {
+            Category::Data => Failure::not_protocol("a reply", &String::from_utf8_lossy(body), error),
+            Category::Syntax | Category::Eof | Category::Io => Failure::not_json(None, body),
+        }
+    }
+
     /// A body that is no JSON: a proxy's page, a wrong address, a plain sentence.
-    pub(super) fn not_json(status: Option<u16>, body: &[u8]) -> Self {
+    fn not_json(status: Option<u16>, body: &[u8]) -> Self {
         let body = String::from_utf8_lossy(&body[..body.len().min(4096)]);
         let told = Told::plain(body::title_or_words(&body));
         let mut failure = Failure::told(status, &told);
@@ -146,6 +165,7 @@ impl Failure {
             kind: kind::of(status, told),
             status,
             message: text::one_line(told.message.trim(), WORDS),
+            hint: String::new(),
             request_id: told.request_id.as_deref().map(request_id),
             retry: RetryHint { after: told.retry_after, should: None },
             fits_output: fits::output(&told.message),
@@ -161,7 +181,8 @@ impl Failure {
 }
 
 fn redact(shown: &mut String, secret: &str) {
-    if secret.is_empty() {
+    // A word such as `x` or `ollama`, given because some key has to be: hiding it would garble the message.
+    if secret.len() < SHORTEST {
         return;
     }
     if shown.contains(secret) {

@@ -8,7 +8,7 @@
 //! Blank text is never sent.
 
 use super::super::openai::{self, FORMAT};
-use super::super::{Effort, Target};
+use super::super::{Effort, Target, ids};
 use super::reasoning;
 use crate::model::catalog::{ChatTools, EffortStyle, OutputLimit, ReasoningEcho};
 use crate::model::{Block, Message, Request, Speaker, ToolCall, ToolSpec};
@@ -27,6 +27,9 @@ pub(in super::super) fn encode(request: &Request, target: &Target) -> Value {
             Speaker::User => user(message, &mut messages),
             Speaker::Assistant => messages.extend(assistant(message, target)),
         }
+    }
+    if openai::is_paused(request) {
+        messages.push(json!({ "role": "user", "content": openai::GO_ON }));
     }
     let mut body = Map::new();
     body.insert("model".into(), target.model.as_str().into());
@@ -112,7 +115,7 @@ fn assistant(message: &Message, target: &Target) -> Option<Value> {
 }
 
 fn tool_call(call: &ToolCall, target: &Target) -> Value {
-    let function = json!({ "name": openai::tool_name(&call.name), "arguments": openai::arguments(&call.args) });
+    let function = json!({ "name": ids::name(&call.name), "arguments": openai::arguments(&call.args) });
     let mut out = json!({ "id": openai::call_id(&call.id, MAX_ID), "type": "function", "function": function });
     if let Some(opaque) = &call.opaque
         && opaque.model == *target.name

@@ -20,13 +20,11 @@ mod words;
 
 pub(super) use encode::encode;
 
-use super::{Failure, openai, sse};
+use super::{Failure, sse};
 use crate::model::{Delta, ModelErrorKind, StopKind, ToolCall, Usage};
-use crate::text;
 use calls::Calls;
 use chunk::{Chunk, Piece};
 use reasoning::Reasoning;
-use serde_json::Value;
 use std::sync::Arc;
 use words::Words;
 
@@ -81,24 +79,17 @@ impl Decoder {
             return self.close(out);
         }
         if event.name == "error" {
-            return Err(failure(data));
+            return Err(Failure::in_reply(data));
         }
-        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|error| {
-            let start = text::one_line(data, 200);
-            Failure::new(
-                ModelErrorKind::Protocol,
-                format!("a piece of the stream is no chat chunk ({error}): `{start}`"),
-            )
-        })?;
+        let chunk: Chunk<'_> =
+            serde_json::from_str(data).map_err(|error| Failure::not_protocol("a chunk", data, &error))?;
         self.take(chunk, data, out)
     }
 
     pub(super) fn whole(&mut self, body: &[u8], out: &mut Vec<Delta>) -> Result<(), Failure> {
         let body = String::from_utf8_lossy(body);
-        let chunk: Chunk<'_> = serde_json::from_str(&body).map_err(|error| {
-            let start = text::one_line(&body, 200);
-            Failure::new(ModelErrorKind::Protocol, format!("the reply is no chat completion ({error}): `{start}`"))
-        })?;
+        let chunk: Chunk<'_> =
+            serde_json::from_str(&body).map_err(|error| Failure::no_reply(body.as_bytes(), &error))?;
         self.take(chunk, &body, out)?;
         self.close(out)
     }
@@ -115,10 +106,10 @@ impl Decoder {
 
     fn take(&mut self, chunk: Chunk<'_>, data: &str, out: &mut Vec<Delta>) -> Result<(), Failure> {
         if let Some(error) = chunk.error {
-            return Err(failure(error.get()));
+            return Err(Failure::in_reply(error.get()));
         }
         if chunk.object.as_str() == "error" {
-            return Err(failure(data));
+            return Err(Failure::in_reply(data));
         }
         let mut usage = chunk.usage;
         for choice in chunk.choices.into_iter().flatten() {
@@ -214,13 +205,4 @@ impl Decoder {
 
 fn cut(message: &str) -> Failure {
     Failure::new(ModelErrorKind::Cut, message)
-}
-
-/// What an error in the stream says: an object, `{"error": …}` around it, or text alone.
-fn failure(json: &str) -> Failure {
-    match serde_json::from_str::<Value>(json) {
-        Ok(Value::String(message)) => openai::failure(&serde_json::json!({ "message": message })),
-        Ok(error) => openai::failure(error.get("error").filter(|inner| inner.is_object()).unwrap_or(&error)),
-        Err(_) => openai::failure(&serde_json::json!({ "message": json })),
-    }
 }

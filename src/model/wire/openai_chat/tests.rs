@@ -449,8 +449,10 @@ fn an_error_in_the_stream_is_one() {
             "failure Quota: pay",
         ),
     ]);
-    let no_json = read(&[text, "<html>Bad Gateway"]);
-    assert!(no_json.contains("failure Protocol: a piece of the stream is no chat chunk"), "{no_json}");
+    let no_json = read(&[text, "Bad Gateway"]);
+    assert!(no_json.contains("failure Protocol: sent a chunk that cannot be read"), "{no_json}");
+    let page = read(&[text, "<html>Bad Gateway"]);
+    assert!(page.contains("failure Protocol: answered with HTML instead of JSON"), "{page}");
     let mut decoder = Decoder::new("p/m".into());
     let event = sse::Event { name: "error", data: r#"{"message":"broken"}"# };
     assert_eq!(decoder.event(&event, &mut Vec::new()).unwrap_err().message, "broken");
@@ -479,6 +481,9 @@ fn a_whole_reply_reads_like_its_stream() {
         whole(&body.to_string()),
         "text \"hi\"\nusage 7 0 0 3 0\nthinking {\"reasoning_content\":\"r\"}\ncall a f {\"a\":1}\nstop Tool"
     );
-    assert!(whole("<!DOCTYPE html>").starts_with("failure Protocol: the reply is no chat completion"));
+    let html = whole("<!DOCTYPE html><title>Welcome</title>");
+    assert!(html.starts_with("failure Protocol: answered with HTML (`Welcome`) instead of JSON"), "{html}");
+    let other = whole(r#"{"choices":"none"}"#);
+    assert!(other.starts_with("failure Protocol: sent a reply that cannot be read"), "{other}");
     assert_eq!(whole(r#"{"error":{"message":"no"}}"#), "failure Server: no");
 }

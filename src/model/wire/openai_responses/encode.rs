@@ -9,8 +9,8 @@
 //! calls            -> function_call
 //! ```
 
-use super::super::Target;
 use super::super::openai::{self, FORMAT};
+use super::super::{Target, ids};
 use crate::model::{Block, Message, Request, Speaker, ToolSpec};
 use serde_json::{Map, Value, json};
 
@@ -24,6 +24,10 @@ pub(in super::super) fn encode(request: &Request, target: &Target) -> Value {
             Speaker::User => user(message, &mut input),
             Speaker::Assistant => assistant(message, target, &mut input),
         }
+    }
+    if openai::is_paused(request) {
+        let go_on = json!({ "type": "input_text", "text": openai::GO_ON });
+        input.push(json!({ "type": "message", "role": "user", "content": [go_on] }));
     }
     let mut body = Map::new();
     body.insert("model".into(), target.model.as_str().into());
@@ -98,7 +102,7 @@ fn assistant(message: &Message, target: &Target, input: &mut Vec<Value>) {
                 input.push(json!({
                     "type": "function_call",
                     "call_id": openai::call_id(&call.id, MAX_ID),
-                    "name": openai::tool_name(&call.name),
+                    "name": ids::name(&call.name),
                     "arguments": openai::arguments(&call.args),
                 }));
             }

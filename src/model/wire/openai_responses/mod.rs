@@ -15,7 +15,6 @@ use super::{Failure, openai, sse};
 use crate::model::{Delta, ModelErrorKind, Opaque, StopKind, ToolCall};
 use crate::text;
 use event::{Event, Item, Part, Response};
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
@@ -45,7 +44,8 @@ impl Decoder {
         if self.done || data.is_empty() || data == "[DONE]" {
             return Ok(());
         }
-        let event: Event<'_> = serde_json::from_str(data).map_err(|error| no_protocol("a piece", data, &error))?;
+        let event: Event<'_> =
+            serde_json::from_str(data).map_err(|error| Failure::not_protocol("an event", data, &error))?;
         match event.kind.as_str() {
             "response.output_text.delta" => {
                 self.spoke = true;
@@ -75,12 +75,12 @@ impl Decoder {
                 };
                 self.response(response.get(), out)?;
             }
-            "error" => return Err(openai::failure(&event.error.and_then(read).unwrap_or_else(|| whole_value(data)))),
+            "error" => return Err(Failure::in_reply(data)),
             // Begins and ends of parts, whose content came or comes otherwise; tools that we do not ask for; whatever
             // is new.
             _ => {
                 if let Some(error) = event.error {
-                    return Err(openai::failure(&whole_value(error.get())));
+                    return Err(Failure::in_reply(error.get()));
                 }
             }
         }
@@ -98,10 +98,10 @@ impl Decoder {
     /// The reply at its end: what was not passed on yet, usage, why it ended.
     fn response(&mut self, json: &str, out: &mut Vec<Delta>) -> Result<(), Failure> {
         let response: Response<'_> =
-            serde_json::from_str(json).map_err(|error| no_protocol("the reply", json, &error))?;
+            serde_json::from_str(json).map_err(|error| Failure::no_reply(json.as_bytes(), &error))?;
         let status = response.status.as_str();
         if let Some(error) = response.error {
-            return Err(openai::failure(&whole_value(error.get())));
+            return Err(Failure::in_reply(error.get()));
         }
         if !matches!(status, "completed" | "incomplete") {
             return Err(match status {
@@ -139,7 +139,7 @@ impl Decoder {
     /// An item is done, or as done as it gets (`cut`).
     fn item(&mut self, raw: &RawValue, cut: bool, out: &mut Vec<Delta>) -> Result<(), Failure> {
         let item: Item<'_> =
-            serde_json::from_str(raw.get()).map_err(|error| no_protocol("an item", raw.get(), &error))?;
+            serde_json::from_str(raw.get()).map_err(|error| Failure::not_protocol("an item", raw.get(), &error))?;
         let spoke = std::mem::take(&mut self.spoke);
         self.items += 1;
         match item.kind.as_str() {
@@ -179,15 +179,6 @@ impl Decoder {
 
 fn cut(message: &str) -> Failure {
     Failure::new(ModelErrorKind::Cut, message)
-}
-
-fn no_protocol(what: &str, json: &str, error: &serde_json::Error) -> Failure {
-    let start = text::one_line(json, 200);
-    Failure::new(ModelErrorKind::Protocol, format!("{what} is not of the Responses protocol ({error}): `{start}`"))
-}
-
-fn read<T: DeserializeOwned>(raw: &RawValue) -> Option<T> {
-    serde_json::from_str(raw.get()).ok()
 }
 
 /// JSON as a value; it was parsed before, so it is one.
