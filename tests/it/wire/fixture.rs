@@ -1,9 +1,11 @@
 //! The fixture itself, by hand: what the other tests rely on.
 
+use super::kit::Frozen;
 use super::say::{self, PROTOCOLS};
 use super::server::{Plan, Server};
 use serde_json::{Value, json};
 use sortie::model::wire::Protocol;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -12,7 +14,7 @@ async fn connect(server: &Server) -> TcpStream {
 }
 
 async fn post(socket: &mut TcpStream, body: &str) {
-    let head = format!("POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+    let head = format!("POST /anywhere HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
     socket.write_all((head + body).as_bytes()).await.unwrap();
 }
 
@@ -31,7 +33,7 @@ async fn a_gated_reply_comes_piece_by_piece_and_the_connection_is_used_again() {
     let mut socket = connect(&server).await;
     post(&mut socket, r#"{"a":1}"#).await;
     let mut exchange = server.next().await;
-    assert_eq!((&*exchange.received.method, &*exchange.received.path), ("POST", "/v1/messages"));
+    assert_eq!((&*exchange.received.method, &*exchange.received.path), ("POST", "/anywhere"));
     assert_eq!(exchange.received.json(), json!({ "a": 1 }));
     exchange.start().await.unwrap();
     exchange.chunk("one").await.unwrap();
@@ -72,6 +74,20 @@ async fn a_directed_server_answers_by_itself() {
     read_until(&mut socket, "1\r\nb\r\n").await;
     assert!(!matches!(socket.read(&mut [0]).await, Ok(1..)), "there is no end");
     assert_eq!(server.received().len(), 2);
+}
+
+#[tokio::test]
+async fn a_paced_reply_keeps_its_pace_from_the_arrival_on() {
+    let time = Frozen::new();
+    let (first, gap) = (Duration::from_millis(200), Duration::from_millis(20));
+    let server = Server::directed(move |_| Plan::stream(["a", "b"]).paced(first, gap)).await.unwrap();
+    let mut socket = connect(&server).await;
+    post(&mut socket, "{}").await;
+    time.until(gap, || socket.try_read(&mut [0; 4096]).is_ok()).await;
+    let after = server.received()[0].at.elapsed();
+    assert!(after >= first && after < first + 2 * gap, "{after:?}");
+    time.pass(gap).await;
+    read_until(&mut socket, "0\r\n\r\n").await;
 }
 
 /// The data of each event but the last of a chat stream, which is no JSON.

@@ -20,7 +20,6 @@ const PIECE: usize = 7;
 #[derive(Clone, Debug)]
 pub(crate) struct Say {
     parts: Vec<Part>,
-    length: bool,
     usage: [u64; 3],
 }
 
@@ -32,7 +31,7 @@ enum Part {
 
 /// An empty reply.
 pub(crate) fn nothing() -> Say {
-    Say { parts: Vec::new(), length: false, usage: [100, 0, 20] }
+    Say { parts: Vec::new(), usage: [100, 0, 20] }
 }
 
 /// A reply that begins with these words.
@@ -65,12 +64,6 @@ impl Say {
     /// A call with the text of its arguments as it is.
     pub(crate) fn call_as(mut self, id: &str, name: &str, args: &str) -> Self {
         self.parts.push(Part::Call { id: id.into(), name: name.into(), args: args.into() });
-        self
-    }
-
-    /// Ended by the output limit.
-    pub(crate) fn at_length(mut self) -> Self {
-        self.length = true;
         self
     }
 
@@ -133,11 +126,7 @@ impl Say {
     }
 
     fn anthropic_stop(&self) -> &'static str {
-        match (self.length, self.calls()) {
-            (true, _) => "max_tokens",
-            (false, true) => "tool_use",
-            (false, false) => "end_turn",
-        }
+        if self.calls() { "tool_use" } else { "end_turn" }
     }
 
     fn message(&self, stop: impl Into<Value>) -> Value {
@@ -183,11 +172,7 @@ impl Say {
     }
 
     fn chat_stop(&self) -> &'static str {
-        match (self.length, self.calls()) {
-            (true, _) => "length",
-            (false, true) => "tool_calls",
-            (false, false) => "stop",
-        }
+        if self.calls() { "tool_calls" } else { "stop" }
     }
 
     fn chat_usage(&self) -> Value {
@@ -233,16 +218,11 @@ impl Say {
 
     fn response(&self, input: u64, cached: u64, output: u64) -> Value {
         let items: Vec<Value> = self.parts.iter().enumerate().map(|(index, part)| part.item(index)).collect();
-        let (status, incomplete) = if self.length {
-            ("incomplete", json!({ "reason": "max_output_tokens" }))
-        } else {
-            ("completed", Value::Null)
-        };
         let usage = json!({ "input_tokens": input + cached, "input_tokens_details": { "cached_tokens": cached },
             "output_tokens": output, "output_tokens_details": { "reasoning_tokens": 0 },
             "total_tokens": input + cached + output });
-        json!({ "id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": status, "error": null,
-            "incomplete_details": incomplete, "output": items, "usage": usage })
+        json!({ "id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": "completed", "error": null,
+            "incomplete_details": null, "output": items, "usage": usage })
     }
 
     fn responses(&self) -> Vec<Vec<String>> {
@@ -299,8 +279,7 @@ impl Say {
             parts.push(events);
         }
         let [input, cached, output] = self.usage;
-        let kind = if self.length { "response.incomplete" } else { "response.completed" };
-        parts.push(vec![event(kind, json!({ "response": self.response(input, cached, output) }))]);
+        parts.push(vec![event("response.completed", json!({ "response": self.response(input, cached, output) }))]);
         parts
     }
 }

@@ -87,6 +87,7 @@ pub(crate) struct Plan {
 #[derive(Clone, Debug)]
 enum Step {
     Send(Vec<u8>),
+    /// Waits until this time after the request's arrival.
     Wait(Duration),
     Stall,
     HangUp,
@@ -110,12 +111,11 @@ impl Plan {
         self
     }
 
-    /// Waits before the reply's head and after each of its pieces: a server's pace, for benchmarks.
-    pub(crate) fn paced(mut self, first: Duration, each: Duration) -> Self {
+    /// Sends each piece at its time, counted from the request's arrival: a server's pace, for benchmarks.
+    pub(crate) fn paced(mut self, first: Duration, gap: Duration) -> Self {
         let pieces = std::mem::take(&mut self.steps);
-        self.steps.push(Step::Wait(first));
-        for piece in pieces {
-            self.steps.extend([piece, Step::Wait(each)]);
+        for (piece, at) in pieces.into_iter().zip(0..) {
+            self.steps.extend([Step::Wait(first + gap * at), piece]);
         }
         self
     }
@@ -318,7 +318,7 @@ impl Exchange {
             }
             match step {
                 Step::Send(bytes) => self.chunk(bytes).await?,
-                Step::Wait(time) => tokio::time::sleep(time).await,
+                Step::Wait(time) => tokio::time::sleep_until(self.received.at + time).await,
                 Step::Stall => {
                     self.left().await;
                     return Ok(());
