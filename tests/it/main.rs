@@ -34,6 +34,7 @@ mod streaming;
 mod tools;
 mod trace;
 mod turn;
+mod wire;
 mod wire_anthropic;
 mod wire_checks;
 mod wire_checks_openai;
