@@ -220,7 +220,7 @@ fn models(args: &DoctorArgs, loaded: &Loaded, report: &mut Report<'_>) -> Result
         }
     }
     let net = loaded.net(&args.settings);
-    let mut opener = Opener::new(settings, net.clone(), settings.jobs.unwrap_or(DEFAULT_JOBS), None);
+    let mut opener = Opener::new(settings, net.clone(), settings.jobs.unwrap_or(DEFAULT_JOBS));
     for name in names {
         if name.starts_with("script/") || name == super::open::SCOUT {
             if let Err(error) = opener.open(name) {

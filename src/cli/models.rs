@@ -5,7 +5,7 @@ use super::open::{Choice, catalog, choose};
 use super::out::Out;
 use super::settings::{Manner, SettingsArgs, load, variable};
 use serde_json::json;
-use sortie::config::{Known, Providers, Settings};
+use sortie::config::{KnownProvider, Providers, Settings};
 use sortie::error::{Error, exit};
 use sortie::model::catalog::{Catalog, ModelInfo};
 use sortie::model::http::endpoint;
@@ -63,7 +63,7 @@ pub(crate) fn main(args: &ModelsArgs, out: &mut Out) -> Result<u8, Error> {
     }
     let choice = choose(settings, loaded.named_model(&args.settings));
     let catalog = catalog(settings);
-    let shown = |known: &&Known| match &args.provider {
+    let shown = |known: &&KnownProvider| match &args.provider {
         Some(wanted) => known.name == *wanted,
         None => args.all || args.json || known.configured,
     };
@@ -85,7 +85,7 @@ pub(crate) fn main(args: &ModelsArgs, out: &mut Out) -> Result<u8, Error> {
     if let Some(fallbacks) = settings.fallback_models.as_ref().filter(|names| !names.is_empty()) {
         text.push_str(&format!("fallback  {}\n", fallbacks.join(", then ")));
     }
-    let listed: Vec<&Known> =
+    let listed: Vec<&KnownProvider> =
         providers.iter().filter(|known| args.provider.as_ref().is_none_or(|wanted| *wanted == known.name)).collect();
     text.push_str(&format!("\n{}", provider_table(&listed, width)));
     if models.is_empty() {
@@ -100,7 +100,7 @@ pub(crate) fn main(args: &ModelsArgs, out: &mut Out) -> Result<u8, Error> {
 }
 
 /// What is known by name of a provider's models, those that only the config names among them.
-fn of_provider(known: &Known, settings: &Settings, catalog: &Catalog) -> Vec<(String, ModelInfo)> {
+fn of_provider(known: &KnownProvider, settings: &Settings, catalog: &Catalog) -> Vec<(String, ModelInfo)> {
     let own = settings.models.keys().filter_map(|name| name.split_once('/'));
     let own = own.filter(|(provider, _)| *provider == known.name).map(|(_, model)| model);
     // The catalog may speak of a model in more than one place.
@@ -108,7 +108,7 @@ fn of_provider(known: &Known, settings: &Settings, catalog: &Catalog) -> Vec<(St
     names.into_iter().map(|model| (format!("{}/{model}", known.name), catalog.info(&known.name, model))).collect()
 }
 
-fn provider_table(providers: &[&Known], width: Option<usize>) -> String {
+fn provider_table(providers: &[&KnownProvider], width: Option<usize>) -> String {
     let mut rows = vec![["provider", "key", "protocol", "address"].map(str::to_string)];
     rows.extend(providers.iter().map(|known| {
         [known.name.clone(), key(known), protocol(known).unwrap_or_else(|| "missing".to_string()), address(known)]
@@ -117,7 +117,7 @@ fn provider_table(providers: &[&Known], width: Option<usize>) -> String {
 }
 
 /// Whether there is a key; never the key.
-fn key(known: &Known) -> String {
+fn key(known: &KnownProvider) -> String {
     match (&known.key_in, known.variables.as_slice()) {
         (Some(variable), _) => format!("{variable} is set"),
         (None, []) => "none needed".to_string(),
@@ -125,13 +125,13 @@ fn key(known: &Known) -> String {
     }
 }
 
-fn protocol(known: &Known) -> Option<String> {
+fn protocol(known: &KnownProvider) -> Option<String> {
     let value = serde_json::to_value(known.protocol?).ok()?;
     value.as_str().map(str::to_string)
 }
 
 /// Where requests go, in full but for a key in the query: what was made of the base URL.
-fn address(known: &Known) -> String {
+fn address(known: &KnownProvider) -> String {
     match known.protocol.map(|protocol| endpoint(&known.base_url, protocol)) {
         _ if known.base_url.is_empty() => "missing".to_string(),
         Some(Ok(url)) => Redactor::default().url(url.as_str()),
@@ -163,7 +163,7 @@ fn model_table(models: &[(String, ModelInfo)], width: Option<usize>) -> String {
 fn as_json(
     choice: &Result<Choice, Error>,
     settings: &Settings,
-    providers: &[Known],
+    providers: &[KnownProvider],
     models: &[(String, ModelInfo)],
 ) -> serde_json::Value {
     let providers: Vec<_> = providers

@@ -11,6 +11,7 @@ use sortie::model::wire::Effort;
 use sortie::model::{Fallback, Model, Models, Scout, Scripted};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The model that needs neither key nor network.
 pub(crate) const SCOUT: &str = "builtin/scout";
@@ -74,13 +75,23 @@ pub(crate) struct Opener<'a> {
     net: NetSettings,
     /// Streams of a provider whose config does not say.
     streams: usize,
+    /// Of all models, where a flag says so.
     effort: Option<Effort>,
+    /// Of all providers, where a flag says so.
+    idle_timeout: Option<Duration>,
     servers: HashMap<String, Arc<Server>>,
 }
 
 impl<'a> Opener<'a> {
-    pub(crate) fn new(settings: &'a Settings, net: NetSettings, streams: usize, effort: Option<Effort>) -> Self {
-        Opener { settings, catalog: catalog(settings), net, streams, effort, servers: HashMap::new() }
+    pub(crate) fn new(settings: &'a Settings, net: NetSettings, streams: usize) -> Self {
+        let servers = HashMap::new();
+        Opener { settings, catalog: catalog(settings), net, streams, effort: None, idle_timeout: None, servers }
+    }
+
+    /// What flags say of all models goes over what the config says of each.
+    pub(crate) fn with(mut self, effort: Option<Effort>, idle_timeout: Option<Duration>) -> Self {
+        (self.effort, self.idle_timeout) = (effort, idle_timeout);
+        self
     }
 
     /// What the user says of providers and models.
@@ -123,7 +134,9 @@ impl<'a> Opener<'a> {
         }
         let of_provider = |problem: String| Error::usage(format!("provider `{}`: {problem}", provider.name));
         let http = http_client(&self.net, provider.ca_file.as_deref()).map_err(of_provider)?;
-        let server = Server::new(Provider::clone(provider), http, seed(), None).map_err(of_provider)?;
+        let idle_timeout = self.idle_timeout.or(provider.idle_timeout);
+        let own = Provider { idle_timeout, ..Provider::clone(provider) };
+        let server = Server::new(own, http, seed(), None).map_err(of_provider)?;
         self.servers.insert(provider.name.clone(), Arc::clone(&server));
         Ok(server)
     }
@@ -144,10 +157,15 @@ impl<'a> Opener<'a> {
                  `sortie models` lists the providers",
             ));
         }
-        let named: &[String] = self.settings.fallback_models.as_deref().unwrap_or_default();
-        let fallbacks = if wishes.fallbacks.is_empty() { named } else { wishes.fallbacks };
+        // Who plays a script, or wants no language model, wants none of the config's behind it either.
+        let alone = choice.name() == SCOUT || choice.name().starts_with(SCRIPT);
+        let config = if alone { &Settings::default() } else { self.settings };
+        let fallbacks = match wishes.fallbacks {
+            [] => config.fallback_models.as_deref().unwrap_or_default(),
+            named => named,
+        };
         let mut models = Models::new(self.with_fallbacks(choice.name(), fallbacks)?);
-        if let Some(small) = wishes.small.or(self.settings.small_model.as_deref()) {
+        if let Some(small) = wishes.small.or(config.small_model.as_deref()) {
             models.set_small(self.open(small)?);
         }
         if let Choice::Named(_) = choice {

@@ -184,8 +184,8 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
     args.wire.check()?;
     let configured = Providers::new(&loaded.settings, &settings::variable).secret_variables();
     let hidden = secrets::known(&configured);
-    let mut opener =
-        Opener::new(&loaded.settings, loaded.net(&args.settings), jobs, args.effort.map(EffortArg::effort));
+    let mut opener = Opener::new(&loaded.settings, loaded.net(&args.settings), jobs)
+        .with(args.effort.map(EffortArg::effort), args.idle_timeout);
     let models = match args.wire.models(loaded.named_model(&args.settings), &hidden)? {
         Some(recorded) => recorded,
         None => open_models(&args, &loaded, &mut opener, plan.as_ref(), out)?,

@@ -105,7 +105,7 @@ fn filled(env: Env<'_>, name: &str) -> Result<Option<String>, Error> {
     Ok((!text.is_empty()).then(|| text.to_string()))
 }
 
-/// A variable with an absolute path in it.
+/// A variable with a path in it.
 fn path(env: Env<'_>, name: &str) -> Option<PathBuf> {
     env(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
@@ -180,4 +180,60 @@ pub(crate) fn fine<'f>(file: &'f ConfigFile, out: &mut Out) -> Result<&'f Config
     }
     out.note(file.render_problems(out.stderr_color).trim_end());
     Err(Error::usage(format!("`{}` cannot be used as it is", file.path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with<T>(set: &[(&str, &str)], ask: impl FnOnce(Env<'_>) -> T) -> T {
+        ask(&|name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value)))
+    }
+
+    #[test]
+    fn proxies_are_read_in_both_spellings_and_not_from_a_header() {
+        for (set, expected) in [
+            (
+                vec![("HTTP_PROXY", "a"), ("HTTPS_PROXY", "b"), ("ALL_PROXY", "c"), ("NO_PROXY", "d")],
+                ["a", "b", "c", "d"],
+            ),
+            (
+                vec![("http_proxy", "a"), ("https_proxy", "b"), ("all_proxy", "c"), ("no_proxy", "d")],
+                ["a", "b", "c", "d"],
+            ),
+            (vec![("HTTPS_PROXY", "upper"), ("https_proxy", "lower")], ["", "lower", "", ""]),
+            (vec![("HTTPS_PROXY", "upper"), ("https_proxy", " ")], ["", "upper", "", ""]),
+            (vec![("HTTP_PROXY", "a"), ("http_proxy", "b"), ("REQUEST_METHOD", "GET")], ["", "", "", ""]),
+            (vec![], ["", "", "", ""]),
+        ] {
+            let Proxies { http, https, all, no } = with(&set, proxies);
+            assert_eq!([http, https, all, no], expected, "{set:?}");
+        }
+    }
+
+    #[test]
+    fn variables_are_a_layer_and_empty_ones_are_not() {
+        let set = [
+            ("SORTIE_SMALL_MODEL", "a/small"),
+            ("SORTIE_FALLBACK_MODELS", "a/b, c/d"),
+            ("SORTIE_NETWORK", "offline"),
+            ("SORTIE_JOBS", "3"),
+            ("SORTIE_IDLE_TIMEOUT", "90s"),
+            ("SORTIE_MODEL", " a/m "),
+        ];
+        let loaded = with(&set, environment).unwrap();
+        assert_eq!(loaded.model.as_deref(), Some("a/m"));
+        let expected = Settings {
+            small_model: Some("a/small".to_string()),
+            fallback_models: Some(vec!["a/b".to_string(), "c/d".to_string()]),
+            network: Some(Egress::Offline),
+            jobs: Some(3),
+            idle_timeout: Some(Duration::from_secs(90)),
+            ..Settings::default()
+        };
+        assert_eq!(loaded.settings, expected);
+        let empty = set.map(|(name, _)| (name, " "));
+        let loaded = with(&empty, environment).unwrap();
+        assert_eq!((loaded.model, loaded.settings), (None, Settings::default()));
+    }
 }

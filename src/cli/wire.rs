@@ -44,26 +44,21 @@ impl WireArgs {
         let shown = file.display();
         let tape = Tape::read(file, hidden.clone()).map_err(|error| Error::usage(format!("`{shown}` {error}")))?;
         let wanted = wanted.map(str::trim).filter(|name| !name.is_empty());
-        let own = wanted.or_else(|| tape.models().next());
-        let Some(own) = own else {
-            return Err(
-                Error::usage(format!("no model is on the cassette `{shown}`")).hint("record it again with --record")
-            );
-        };
-        let Some(own) = tape.model(own) else {
-            let names: Vec<String> = tape.models().map(|name| format!("`{name}`")).collect();
-            return Err(Error::usage(format!("the model `{own}` is not on the cassette `{shown}`"))
-                .hint(format!("on it are {}; leave --model and SORTIE_MODEL out to use the first", names.join(", "))));
-        };
-        let mut models = Models::new(Arc::new(own));
-        for name in tape.models() {
-            if models.get(name).is_none()
-                && let Some(model) = tape.model(name)
-            {
-                models.add(Arc::new(model));
-            }
+        if let Some(models) = tape.models(wanted) {
+            return Ok(Some(models));
         }
-        Ok(Some(models))
+        let names: Vec<String> = tape.names().map(|name| format!("`{name}`")).collect();
+        Err(match wanted {
+            Some(own) if !names.is_empty() => {
+                Error::usage(format!("the model `{own}` is not on the cassette `{shown}`")).hint(format!(
+                    "on it are {}; leave --model and SORTIE_MODEL out to use those that were recorded",
+                    names.join(", ")
+                ))
+            }
+            Some(_) | None => {
+                Error::usage(format!("no model is on the cassette `{shown}`")).hint("record it again with --record")
+            }
+        })
     }
 
     /// Whether it can be recorded, as far as that is known before the run directory is made.
@@ -93,7 +88,7 @@ impl WireArgs {
         }
         let Some(file) = &self.record else { return Ok((models, recorded)) };
         let recording = Recording::create(file, hidden.clone()).map_err(|error| cannot(file, &error))?;
-        let models = models.wrap(|model| Arc::new(recording.record(model)));
+        let models = recording.record_all(models);
         recorded.recording = Some(recording);
         Ok((models, recorded))
     }

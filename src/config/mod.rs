@@ -17,7 +17,7 @@ mod settings;
 mod trust;
 
 pub use file::ConfigFile;
-pub use providers::{Known, NoModel, Providers, Resolved};
+pub use providers::{KnownProvider, NoModel, Providers, Resolved};
 pub use run::{
     DEFAULT_GRACE, DEFAULT_IDLE_TIMEOUT, DEFAULT_JOBS, DEFAULT_NODE_TIMEOUT, DEFAULT_TURNS, FOLLOW_UPS, PLAN_TRIES,
     RunConfig,

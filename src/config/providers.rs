@@ -114,7 +114,7 @@ pub struct NoModel {
 
 /// A provider as it is listed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known {
+pub struct KnownProvider {
     /// As in `provider/model`.
     pub name: String,
     /// How it is spoken to; `None` when the config does not say.
@@ -163,7 +163,7 @@ impl<'a> Providers<'a> {
     /// # Errors
     /// When only others are: which of their models is meant cannot be known.
     pub fn default_provider(&self) -> Result<Option<&'static str>, NoModel> {
-        let configured: Vec<Known> = self.list().into_iter().filter(|known| known.configured).collect();
+        let configured: Vec<KnownProvider> = self.list().into_iter().filter(|known| known.configured).collect();
         let first = ["anthropic", "openai"].into_iter().find(|name| configured.iter().any(|known| known.name == *name));
         match (first, configured.first()) {
             (Some(first), _) => Ok(Some(first)),
@@ -179,7 +179,7 @@ impl<'a> Providers<'a> {
     }
 
     /// All providers: those of the config first.
-    pub fn list(&self) -> Vec<Known> {
+    pub fn list(&self) -> Vec<KnownProvider> {
         let own = self.settings.providers.keys().map(String::as_str);
         let mut names: Vec<&str> = own.collect();
         names.extend(
@@ -195,7 +195,7 @@ impl<'a> Providers<'a> {
         keys.chain(headers).collect()
     }
 
-    fn known(&self, name: &str) -> Known {
+    fn known(&self, name: &str) -> KnownProvider {
         let built_in = built_in(name);
         let settings = self.layered(name);
         let keys = keys(&settings, built_in);
@@ -203,7 +203,7 @@ impl<'a> Providers<'a> {
             keys.iter().find(|(variable, _)| self.set(variable).is_some()).map(|(variable, _)| variable.clone());
         let moved =
             built_in.and_then(|built_in| built_in.base_url_variable).is_some_and(|name| self.set(name).is_some());
-        Known {
+        KnownProvider {
             name: name.to_string(),
             protocol: settings.protocol,
             base_url: settings.base_url.unwrap_or_default(),

@@ -37,7 +37,7 @@ pub struct Wait {
     pub cause: WaitCause,
     /// How long, in milliseconds, where that is known.
     pub time_ms: Option<u64>,
-    /// The provider, and what it said where that is the cause.
+    /// The provider's name; where there is more to say, `NAME: why`.
     pub detail: String,
 }
 

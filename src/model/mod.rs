@@ -26,6 +26,7 @@ pub use error::{ModelError, ModelErrorKind};
 pub use fallback::Fallback;
 pub use message::{Block, Message, Opaque, Speaker, ToolCall, ToolResult, ToolSpec};
 pub use models::Models;
+pub(crate) use models::Naming;
 pub(crate) use reply::Incoming;
 pub use reply::{Reply, collect};
 pub use scout::Scout;

@@ -1,11 +1,25 @@
 //! The models of a run, by name.
 
 use super::Model;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What nodes and roles call the model for chores.
 const SMALL: &str = "small";
+
+/// Which models of a run are what, as data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Naming {
+    /// The run's own.
+    pub(crate) default: String,
+    /// The one for chores.
+    pub(crate) small: Option<String>,
+    /// Other names that nodes and roles use.
+    pub(crate) aliases: BTreeMap<String, String>,
+    /// Whether the run's own answers whoever is named.
+    pub(crate) only_default: bool,
+}
 
 /// The models of a run: its own, one for chores, and others that nodes or roles name.
 #[derive(Clone)]
@@ -80,6 +94,16 @@ impl Models {
             Some(model) => model.name(),
             None if wanted.contains('/') => wanted,
             None => self.default.name(),
+        }
+    }
+
+    /// Which of them is what, by name.
+    pub(crate) fn naming(&self) -> Naming {
+        Naming {
+            default: self.default.name().to_string(),
+            small: self.small.as_ref().map(|small| small.name().to_string()),
+            aliases: self.aliases.clone(),
+            only_default: self.only_default,
         }
     }
 

@@ -143,6 +143,7 @@ mod tests {
     use super::*;
     use crate::agent::{Attempt, AttemptEnd, Task};
     use crate::event::LOG_VERSION;
+    use crate::model::{Wait, WaitCause};
     use crate::plan::{CauseKind, Outcome};
     use serde_json::json;
     use std::time::Duration;
@@ -191,6 +192,32 @@ mod tests {
           b     search_code cancel                        3.6s  1.2k tokens
           你好  read_file src/ main.rs                    3.5s  1 token
         ");
+    }
+
+    #[test]
+    fn a_conversation_that_waits_says_what_for() {
+        let mut board = board();
+        let waits = |cause, time_ms| EventKind::ModelWaiting {
+            node: "b".into(),
+            turn: 1,
+            wait: Wait { cause, time_ms, detail: "anthropic: 429".into() },
+        };
+        let shown = |board: &Board| {
+            board.lines(Timestamp(4_000), 80, 20)[1]
+                .split("  ")
+                .filter(|part| !part.is_empty())
+                .nth(1)
+                .unwrap()
+                .trim()
+                .to_string()
+        };
+        let line = board.event(&event(2_000, waits(WaitCause::Cooldown, Some(12_300))));
+        assert_eq!(line.as_deref(), Some("b: waits 12s for `anthropic` (429)"));
+        assert_eq!(shown(&board), "waiting 12s (rate limit)");
+        assert_eq!(board.event(&event(2_000, waits(WaitCause::Streams, None))), None);
+        assert_eq!(shown(&board), "waiting (for a free stream)");
+        board.event(&event(2_100, doing("b", "thinking", 1_300)));
+        assert_eq!(shown(&board), "thinking");
     }
 
     #[test]

@@ -129,7 +129,11 @@ fn waits(node: &str, wait: &Wait) -> Option<String> {
         WaitCause::Streams | WaitCause::Rate | WaitCause::Prefix => wait.time_ms.is_some_and(|ms| ms > SHORT_WAIT),
     };
     let time = wait.time_ms.map_or_else(String::new, |ms| format!(" {}", wait_time(ms)));
-    worth_a_line.then(|| format!("{node}: waits{time} for {}", one_line(&wait.detail, SENTENCE)))
+    let for_whom = match wait.detail.split_once(": ") {
+        Some((provider, why)) => format!("`{}` ({})", one_line(provider, 80), one_line(why, SENTENCE)),
+        None => format!("`{}`", one_line(&wait.detail, 80)),
+    };
+    worth_a_line.then(|| format!("{node}: waits{time} for {for_whom}"))
 }
 
 /// What a conversation does that waits: `waiting 12s (rate limit)`.

@@ -91,10 +91,10 @@ fn printed<R: Reporter>(events: &[Arc<Event>], make: impl FnOnce(Page) -> R) -> 
 #[tokio::test(start_paused = true)]
 async fn waits_switches_and_costs_are_told_on_every_screen() {
     let first = vec![
-        waiting(WaitCause::Streams, None, "`anthropic`"),
-        waiting(WaitCause::Rate, Some(900), "`anthropic`"),
-        waiting(WaitCause::Prefix, Some(1_500), "`anthropic`"),
-        waiting(WaitCause::Cooldown, Some(300_000), "`anthropic` (429: too many\nrequests\u{1b}[2J)"),
+        waiting(WaitCause::Streams, None, "anthropic"),
+        waiting(WaitCause::Rate, Some(900), "anthropic"),
+        waiting(WaitCause::Prefix, Some(1_500), "anthropic"),
+        waiting(WaitCause::Cooldown, Some(300_000), "anthropic: 429: too many\nrequests\u{1b}[2J"),
         Delta::Sent,
         used(100, 1),
         used(1_000, 20),
@@ -149,7 +149,7 @@ async fn where_no_price_is_known_nothing_is_said_of_costs() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_at_the_gate_may_last_longer_than_a_model_may_be_silent() {
-    let wait = || vec![waiting(WaitCause::Cooldown, Some(600_000), "`anthropic`"), Delta::Sent];
+    let wait = || vec![waiting(WaitCause::Cooldown, Some(600_000), "anthropic"), Delta::Sent];
     let played = play(wait(), wait(), Some(Duration::from_secs(1))).await;
     assert!(played.end.problem.is_none(), "{:?}", played.end.problem);
     let waits = played.events.iter().filter(|event| matches!(event.kind, EventKind::ModelWaiting { .. })).count();

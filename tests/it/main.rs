@@ -35,6 +35,7 @@ mod streaming;
 mod tools;
 mod trace;
 mod turn;
+mod wire;
 mod wire_anthropic;
 mod wire_checks;
 mod wire_checks_openai;

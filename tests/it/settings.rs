@@ -200,6 +200,19 @@ fn a_named_model_answers_for_every_node_and_an_alias_means_the_runs() {
 }
 
 #[test]
+fn what_the_config_puts_behind_a_model_does_not_stand_behind_a_script() {
+    let sandbox = Sandbox::new();
+    sandbox.file("script.toml", "[[reply]]\nnode = \"coordinator\"\ntext = \"42\"\n");
+    sandbox.file("own.toml", "fallback_models = [\"openai/m\"]\nsmall_model = \"openai/m\"\n");
+    let env = [("SORTIE_CONFIG", "own.toml")];
+    let said = sortie(&sandbox, "run -C workspace --model script/script.toml what?", &env);
+    assert_eq!((said.code, said.stdout.as_str()), (0, "42\n"), "{}", said.stderr);
+    let run = "run -C workspace --model script/script.toml --fallback-model openai/m what?";
+    let said = sortie(&sandbox, run, &env);
+    assert!(said.code == 2 && said.stderr.contains("OPENAI_API_KEY is not set"), "{}", said.stderr);
+}
+
+#[test]
 fn a_command_of_a_plan_sees_no_variable_that_the_config_names_for_a_key() {
     let sandbox = Sandbox::new();
     sandbox.file(

@@ -204,7 +204,7 @@ fn a_run_without_a_trace_is_shown_from_its_transcripts() {
     a                   1      2         script/s.toml
     ");
     let text = show(&["a"]);
-    let text = text.split("== turn 2").nth(1).unwrap();
+    let text = text.split("== turn 2\n").nth(1).unwrap();
     insta::assert_snapshot!(text, @r#"
     (its reply, sent back)
     result:
@@ -281,6 +281,83 @@ fn diff_compares_the_wire_and_not_what_providers_make_up() {
     ");
 }
 
+/// Answers as many requests as there are answers, one after the other, and gives their heads and bodies.
+fn answering<const N: usize>(
+    listener: TcpListener,
+    answers: [(u16, &'static str, String); N],
+) -> std::thread::JoinHandle<[(String, Value); N]> {
+    std::thread::spawn(move || {
+        answers.map(|(status, kind, body)| {
+            let (stream, _) = listener.accept().unwrap();
+            let mut reader = BufReader::new(stream);
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                reader.read_line(&mut head).unwrap();
+            }
+            let head = head.to_lowercase();
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
+            let mut sent = vec![0; length];
+            reader.read_exact(&mut sent).unwrap();
+            let length = body.len();
+            let answer = format!(
+                "HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nretry-after-ms: 1\r\n\
+                 x-echo: sk-0123456789\r\nx-request-id: req_7\r\nconnection: close\r\n\r\n{body}"
+            );
+            reader.get_mut().write_all(answer.as_bytes()).unwrap();
+            (head, serde_json::from_slice::<Value>(&sent).unwrap())
+        })
+    })
+}
+
+#[test]
+fn a_run_over_http_is_traced_shown_and_replayed_without_key_or_server() {
+    const REPORT: &str = r#"{\"status\":\"done\",\"summary\":\"all of it\"}"#;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let call = format!(r#"{{"index":0,"id":"c1","function":{{"name":"report","arguments":"{REPORT}"}}}}"#);
+    let reply = format!(
+        "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"Here.\",\"tool_calls\":[{call}]}},\"finish_reason\":\"tool_calls\"}}],\
+         \"usage\":{{\"prompt_tokens\":70,\"completion_tokens\":9}}}}\n\ndata: [DONE]\n\n"
+    );
+    let busy = r#"{"error":{"message":"slow down, sk-0123456789"}}"#;
+    let server = answering(listener, [(429, "application/json", busy.to_string()), (200, "text/event-stream", reply)]);
+
+    let sandbox = Sandbox::new();
+    sandbox.file("plan.toml", "version = 1\nname = \"p\"\n[[node]]\nid = \"a\"\nprompt = \"Look.\"\n");
+    let run = |flags: &[&str], key: bool| {
+        let mut command = sandbox.sortie();
+        command.args(["run", "-Cworkspace", "--plan=plan.toml", "--output=json"]).args(flags);
+        if key {
+            command.env("OPENAI_API_KEY", "sk-0123456789").env("OPENAI_BASE_URL", &url);
+        }
+        let said = finish(command);
+        assert_eq!(said.code, 0, "{}", said.stderr);
+        let mut result: Value = serde_json::from_str(&said.stdout).unwrap();
+        result["nodes"][0]["duration_ms"] = Value::Null;
+        let id = result["run"].take();
+        (result, id.as_str().unwrap().to_string())
+    };
+    let (recorded, id) = run(&["--model=openai/m", "--trace-http", "--record=x.jsonl"], true);
+    server.join().unwrap();
+    assert_eq!(recorded["nodes"][0]["summary"], "all of it");
+    let (replayed, _) = run(&["--cassette=x.jsonl"], false);
+    assert_eq!(replayed, recorded);
+
+    let trace = std::fs::read_to_string(sandbox.path().join("workspace/.sortie/runs").join(&id).join("http.jsonl"));
+    let trace = trace.unwrap();
+    assert_eq!((trace.lines().count(), trace.contains("0123456789")), (4, false), "{trace}");
+    let shown = told(&sandbox.run(&["trace", "show", &id, "a", "-Cworkspace"]));
+    for words in [
+        "-> try 1: 429 after ",
+        "request req_7: slow down, ***",
+        "-> try 2: 200 after ",
+        "call report:\n  {\"status\"",
+        "stop: tool · 70 tokens in, 9 out",
+    ] {
+        assert!(shown.contains(words), "`{words}` is not in {shown}");
+    }
+}
+
 #[test]
 fn resend_prints_or_sends_one_request_with_changes_to_the_host_it_went_to() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -313,34 +390,9 @@ fn resend_prints_or_sends_one_request_with_changes_to_the_host_it_went_to() {
     hint: --to HERE sends it there
     ");
 
-    let server = std::thread::spawn(move || {
-        let answers = [
-            ("200 OK", "text/event-stream", reads()),
-            (
-                "401 Unauthorized",
-                "application/json",
-                r#"{"error":{"type":"authentication_error","message":"no such key: sk-0123456789"}}"#.to_string(),
-            ),
-        ];
-        answers.map(|(status, kind, body)| {
-            let (stream, _) = listener.accept().unwrap();
-            let mut reader = BufReader::new(stream);
-            let mut head = String::new();
-            while !head.ends_with("\r\n\r\n") {
-                reader.read_line(&mut head).unwrap();
-            }
-            let length =
-                head.to_lowercase().split("content-length: ").nth(1).unwrap().lines().next().unwrap().parse().unwrap();
-            let mut sent = vec![0; length];
-            reader.read_exact(&mut sent).unwrap();
-            let answer = format!(
-                "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-                body.len()
-            );
-            reader.get_mut().write_all(answer.as_bytes()).unwrap();
-            (head, serde_json::from_slice::<Value>(&sent).unwrap())
-        })
-    });
+    let refused = r#"{"error":{"type":"authentication_error","message":"no such key: sk-0123456789"}}"#;
+    let server =
+        answering(listener, [(200, "text/event-stream", reads()), (401, "application/json", refused.to_string())]);
     let said = resend("near", &["--set=max_tokens=5"]);
     insta::assert_snapshot!(told(&said).lines().filter(|line| !line.contains(" after ")).collect::<Vec<_>>().join("\n"), @r#"
     reply:
@@ -353,7 +405,7 @@ fn resend_prints_or_sends_one_request_with_changes_to_the_host_it_went_to() {
     assert_eq!(failed.code, 4, "{}", failed.stderr);
     assert!(failed.stderr.contains("no such key: ***") && !failed.stderr.contains("0123456789"), "{}", failed.stderr);
     let [(head, body), _] = server.join().unwrap();
-    assert!(head.starts_with("POST /v1/messages ") && head.contains("x-api-key: sk-0123456789"), "{head}");
+    assert!(head.starts_with("post /v1/messages ") && head.contains("x-api-key: sk-0123456789"), "{head}");
     assert_eq!(body["max_tokens"], 5);
 }
 

@@ -10,6 +10,7 @@
 //!
 //! ```text
 //! {"type":"cassette","version":1,"sortie":"0.1.0"}
+//! {"type":"models","default":"anthropic/…","small":null,"aliases":{},"only_default":false}
 //! {"type":"model","name":"anthropic/…","context_window":200000,"max_output":64000,"disclosure":null}
 //! {"type":"part","hash":"…","value":…}                   a system text, tool list, message or format, once
 //! {"type":"call","conversation":"part[1]","attempt":1,"turn":3,"model":"anthropic/…","system":"…","tools":"…",
@@ -28,7 +29,7 @@ pub use record::{Recorder, Recording};
 pub use replay::Cassette;
 pub use tape::{Tape, TapeError};
 
-use super::{Delta, Model, ModelError};
+use super::{Delta, Model, ModelError, Naming};
 use asked::Asked;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -45,6 +46,8 @@ enum Line {
         version: u32,
         sortie: String,
     },
+    /// What the models of the run were to it.
+    Models(Naming),
     Model(Facts),
     Part {
         hash: asked::Hash,

@@ -3,7 +3,7 @@
 use super::asked::{Asked, Hash, hide};
 use super::{CASSETTE_VERSION, Call, End, Facts, Line, Who};
 use crate::model::lines::{Access, Lines};
-use crate::model::{Delta, Deltas, Model, ModelError, Request};
+use crate::model::{Delta, Deltas, Model, ModelError, Models, Request};
 use crate::redact::Redactor;
 use crate::store::push_line;
 use async_trait::async_trait;
@@ -38,6 +38,12 @@ impl Recording {
         let sortie = env!("CARGO_PKG_VERSION").to_string();
         recording.write(&Line::Cassette { version: CASSETTE_VERSION, sortie });
         Ok(Arc::new(recording))
+    }
+
+    /// The same models, with their calls recorded.
+    pub fn record_all(self: &Arc<Self>, models: Models) -> Models {
+        self.write(&Line::Models(models.naming()));
+        models.wrap(|model| Arc::new(self.record(model)))
     }
 
     /// The same model, with its calls recorded.

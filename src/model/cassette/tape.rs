@@ -3,6 +3,7 @@
 use super::asked::{Asked, Hash, Parts};
 use super::{CASSETTE_VERSION, Call, Cassette, Facts, Line, Who};
 use crate::model::trace::first_difference;
+use crate::model::{Models, Naming};
 use crate::redact::Redactor;
 use crate::store::in_short;
 use crate::text::one_line;
@@ -43,6 +44,8 @@ pub struct Tape {
     /// For messages.
     name: String,
     models: Vec<Facts>,
+    /// What they were to the run; not there when an embedder recorded single models.
+    naming: Option<Naming>,
     parts: Parts,
     calls: Vec<Call>,
     by_asked: HashMap<Asked, Vec<usize>>,
@@ -72,6 +75,7 @@ impl Tape {
         let mut tape = Tape {
             name: name.to_string(),
             models: Vec::new(),
+            naming: None,
             parts: Parts::new(),
             calls: Vec::new(),
             by_asked: HashMap::new(),
@@ -110,6 +114,9 @@ impl Tape {
             serde_json::from_slice::<Line>(bytes).map_err(|error| damaged(one_line(&in_short(&error), 200)))?;
         match parsed {
             Line::Cassette { .. } => return Err(damaged("a second header".to_string())),
+            Line::Models(naming) => self.naming = Some(naming),
+            // One model may be two things to a run.
+            Line::Model(facts) if self.models.iter().any(|known| known.name == facts.name) => {}
             Line::Model(facts) => self.models.push(facts),
             Line::Part { hash, value } => {
                 if Hash::of(&value) != hash {
@@ -128,9 +135,31 @@ impl Tape {
         Ok(())
     }
 
-    /// The models that were recorded, the run's own first.
-    pub fn models(&self) -> impl Iterator<Item = &str> {
+    /// The names of the models that were recorded, the run's own first.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
         self.models.iter().map(|facts| facts.name.as_str())
+    }
+
+    /// The models of the recorded run, each in its place. With `own` the user names the run's own, which then answers
+    /// whoever is named, as in a run. `None` when that model, or any, was not recorded.
+    pub fn models(self: &Arc<Self>, own: Option<&str>) -> Option<Models> {
+        let recorded = self.naming.as_ref();
+        let default = own.or(recorded.map(|naming| naming.default.as_str())).or_else(|| self.names().next())?;
+        let mut models = Models::new(Arc::new(self.model(default)?));
+        for name in self.names().filter(|name| *name != default) {
+            if let Some(model) = self.model(name) {
+                models.add(Arc::new(model));
+            }
+        }
+        let Some(naming) = recorded else { return Some(models) };
+        naming.aliases.iter().for_each(|(alias, name)| models.add_alias(alias, name));
+        if let Some(small) = naming.small.as_ref().and_then(|name| self.model(name)) {
+            models.set_small(Arc::new(small));
+        }
+        if naming.only_default || own.is_some() {
+            models.use_default_only();
+        }
+        Some(models)
     }
 
     /// The model of this name, as it was recorded.

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::model::{
-    Block, Deltas, Message, ModelErrorKind, Opaque, Request, Speaker, StopKind, Switch, ToolCall, ToolSpec, Usage,
-    Wait, WaitCause, collect,
+    Block, Deltas, Message, ModelErrorKind, Models, Opaque, Request, Speaker, StopKind, Switch, ToolCall, ToolSpec,
+    Usage, Wait, WaitCause, collect,
 };
 use crate::redact::Redactor;
 use async_trait::async_trait;
@@ -279,4 +279,40 @@ fn keys_of_objects_have_no_order_and_lists_have_one() {
     assert_ne!(asked(r#"{"a":[1,2]}"#), asked(r#"{"a":[2,1]}"#));
     // What a hash is must not change: tapes are kept.
     assert_eq!(format!("{:?}", asked::Hash::of(&json!({ "a": [1, "ä"] }))), "122e01b55c87c918bc73bbb044a1fbce");
+}
+
+#[test]
+fn each_model_of_a_run_has_its_place_again() {
+    struct Named(&'static str);
+    #[async_trait]
+    impl Model for Named {
+        fn name(&self) -> &str {
+            self.0
+        }
+        async fn stream(&self, _: Request) -> Result<Deltas, ModelError> {
+            Ok(stream::pending().boxed())
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.jsonl");
+    let mut models = Models::new(Arc::new(Named("z/own")));
+    models.add(Arc::new(Named("a/other")));
+    models.add_alias("sonnet", "a/other");
+    models.set_small(Arc::new(Named("a/small")));
+    let recording = Recording::create(&path, Redactor::default()).unwrap();
+    recording.record_all(models);
+    recording.finish();
+    let tape = Tape::read(&path, Redactor::default()).unwrap();
+    let of = |own: Option<&str>| {
+        let models = tape.models(own)?;
+        let name = |model: &Arc<dyn Model>| model.name().to_string();
+        let meant = ["sonnet", "a/other", "unknown"].map(|wanted| models.get(wanted).map(name));
+        Some((name(models.default_model()), name(models.small()?), meant))
+    };
+    let name = |name: &str| Some(name.to_string());
+    let recorded = ("z/own".to_string(), "a/small".to_string(), [name("a/other"), name("a/other"), None]);
+    assert_eq!(of(None), Some(recorded));
+    let (own, _, meant) = of(Some("a/other")).unwrap();
+    assert_eq!((own.as_str(), meant), ("a/other", [name("a/other"), name("a/other"), name("a/other")]));
+    assert_eq!(of(Some("unknown")), None);
 }
