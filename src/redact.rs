@@ -28,7 +28,7 @@ pub struct Redactor {
 }
 
 impl Redactor {
-    /// Hides these from now on. Those of less than eight bytes are no secrets.
+    /// Hides these from now on, and of `Bearer KEY` also the key alone. Those of less than eight bytes are no secrets.
     pub fn new<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Self {
         Redactor::default().and(secrets)
     }
@@ -37,7 +37,7 @@ impl Redactor {
     #[must_use]
     pub fn and<'s>(&self, secrets: impl IntoIterator<Item = &'s str>) -> Self {
         let mut spellings = self.spellings.to_vec();
-        for secret in secrets.into_iter().map(str::trim).filter(|secret| secret.len() >= SHORTEST) {
+        for secret in secrets.into_iter().flat_map(with_bare_key).filter(|secret| secret.len() >= SHORTEST) {
             spellings.extend(spell(secret));
         }
         spellings.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
@@ -115,6 +115,14 @@ fn parameter(pair: &str) -> Cow<'_, str> {
     }
 }
 
+/// A secret without blanks around it, and what follows the scheme where it is the value of a header: a server that
+/// complains of the key leaves `Bearer` out.
+pub(crate) fn with_bare_key(secret: &str) -> impl Iterator<Item = &str> {
+    let mut words = secret.split_whitespace().skip(1);
+    let bare = words.next().filter(|_| words.next().is_none());
+    std::iter::once(secret.trim()).chain(bare)
+}
+
 /// As it is, in JSON, in the JSON of those who escape slashes, and in a URL.
 fn spell(secret: &str) -> [String; 4] {
     let json = serde_json::Value::from(secret).to_string();
@@ -140,7 +148,13 @@ mod tests {
 
     #[test]
     fn a_secret_is_hidden_in_every_spelling_and_the_longer_one_first() {
-        let redactor = Redactor::new([KEY, "sk-ant-0123456789-and-more", "a/b+c\"d=", "  padded-secret \n"]);
+        let redactor = Redactor::new([
+            KEY,
+            "sk-ant-0123456789-and-more",
+            "a/b+c\"d=",
+            "  padded-secret \n",
+            "Bearer 9876543210-in-a-header",
+        ]);
         for (text, shown) in [
             (format!("a {KEY} b {KEY}"), "a *** b ***"),
             (format!("{KEY}-and-more"), "***"),
@@ -148,6 +162,7 @@ mod tests {
             (r#"{"key":"a\/b+c\"d="}"#.to_string(), r#"{"key":"***"}"#),
             ("x?q=a%2Fb%2Bc%22d%3D&r=1".to_string(), "x?q=***&r=1"),
             ("a padded-secret".to_string(), "a ***"),
+            ("the key 9876543210-in-a-header, and Bearer".to_string(), "the key ***, and Bearer"),
             ("nothing".to_string(), "nothing"),
         ] {
             assert_eq!(redactor.text(&text), shown, "{text}");

@@ -11,7 +11,7 @@ use super::turn::{End, Machine, Step};
 use crate::cancel::Cancel;
 use crate::event::EventKind;
 use crate::model::{
-    self, Bill, Delta, Incoming, Model, ModelError, ModelErrorKind, Reply, Request, ToolCall, ToolSpec, Usage,
+    self, Bill, Delta, Incoming, Model, ModelError, ModelErrorKind, Reply, Request, StopKind, ToolCall, ToolSpec, Usage,
 };
 use crate::plan::CauseKind;
 use crate::store::Store;
@@ -147,6 +147,9 @@ impl Conversation {
             Heard::Whole => {
                 talk.replies += 1;
                 talk.tool_calls += count_calls(&reply);
+                if is_cut_below(&reply, self.max_output(machine)) {
+                    machine.cannot_raise_output();
+                }
                 machine.replied(reply);
             }
             Heard::Cut(error) => {
@@ -228,8 +231,16 @@ impl Conversation {
         (heard, started)
     }
 
+    /// Tokens that the next reply may have.
+    fn max_output(&self, machine: &Machine) -> u32 {
+        match self.model.max_output() {
+            Some(most) if machine.is_raised() => most,
+            Some(most) => most.min(MAX_OUTPUT),
+            None => MAX_OUTPUT,
+        }
+    }
+
     fn request(&self, turn: u32, machine: &Machine) -> Request {
-        let most = self.model.max_output();
         Request {
             conversation: self.name.to_string(),
             attempt: self.attempt,
@@ -237,11 +248,7 @@ impl Conversation {
             system: Arc::clone(&self.system),
             tools: Arc::clone(&self.specs),
             messages: machine.messages(),
-            max_output: match most {
-                Some(most) if machine.is_raised() => most,
-                Some(most) => most.min(MAX_OUTPUT),
-                None => MAX_OUTPUT,
-            },
+            max_output: self.max_output(machine),
             format: None,
         }
     }
@@ -388,6 +395,13 @@ fn may_pass(kind: ModelErrorKind) -> bool {
         | ModelErrorKind::Egress
         | ModelErrorKind::Script => false,
     }
+}
+
+/// Whether a reply was cut well below the limit that it was given. Then it is the model's window that is nearly full: the
+/// same request with a higher limit would go out with the same one, and be cut again.
+fn is_cut_below(reply: &Reply, limit: u32) -> bool {
+    let output = reply.usage.output.saturating_sub(reply.before.0.output);
+    reply.stop == StopKind::Length && output > 0 && output < u64::from(limit) / 10 * 9
 }
 
 fn count_calls(reply: &Reply) -> u32 {

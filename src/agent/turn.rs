@@ -160,6 +160,11 @@ impl Machine {
         self.can_raise = true;
     }
 
+    /// Says that a higher limit would change nothing: something else cuts replies.
+    pub fn cannot_raise_output(&mut self) {
+        self.can_raise = false;
+    }
+
     /// Whether replies may be as long as the model can make them from now on.
     pub fn is_raised(&self) -> bool {
         self.raised

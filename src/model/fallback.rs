@@ -181,7 +181,7 @@ impl Call {
     /// The delta as the caller sees it; nothing when another model goes on instead.
     fn pass_on(&mut self, delta: Delta) -> Option<Delta> {
         match &delta {
-            Delta::Text(_) | Delta::Partial(_) | Delta::Thinking(_) => self.spoke = true,
+            Delta::Text(_) | Delta::Partial(_) | Delta::Thinking(_) => self.spoke |= delta.is_content(),
             Delta::Call(_) => (self.spoke, self.called) = (true, true),
             Delta::Stop(StopKind::Refusal) if !self.called => {
                 if let Some(next) = self.following() {

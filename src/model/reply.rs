@@ -81,7 +81,7 @@ impl Reply {
 
 impl Delta {
     /// Whether the model has said something by it. Blank text and usage may only keep a connection open.
-    fn is_content(&self) -> bool {
+    pub(in crate::model) fn is_content(&self) -> bool {
         match self {
             Delta::Text(text) | Delta::Partial(text) => !text.trim().is_empty(),
             Delta::Thinking(_) | Delta::Call(_) | Delta::Stop(_) => true,

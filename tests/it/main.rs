@@ -17,6 +17,7 @@ mod docs;
 mod kit;
 mod merges;
 mod net;
+mod one_call;
 mod plans;
 mod processes;
 mod purity;

@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-const PURE: [&str; 8] = [
+const PURE: [&str; 10] = [
     "src/plan",
     "src/agent/turn.rs",
     "src/agent/turn",
     "src/agent/history.rs",
     "src/agent/progress.rs",
+    "src/model/trace/difference.rs",
     "src/model/wire",
+    "src/redact.rs",
     "src/permission/rules.rs",
     "src/permission/shell.rs",
 ];

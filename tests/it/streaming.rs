@@ -416,12 +416,16 @@ async fn what_another_model_replaced_leaves_no_call_behind_and_is_paid_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reply_at_its_limit_raises_the_limit_to_what_the_model_can_give() {
-    let long = || vec![text("long"), stop(StopKind::Length)];
-    for (most, limits) in [
-        (Some(64_000), [16_000, 64_000, 64_000]),
-        (Some(8_000), [8_000, 8_000, 8_000]),
-        (None, [16_000, 16_000, 16_000]),
+    for (most, output, limits) in [
+        (Some(64_000), 0, [16_000, 64_000, 64_000]),
+        (Some(64_000), 15_999, [16_000, 64_000, 64_000]),
+        // Cut by its window: a higher limit would change nothing.
+        (Some(64_000), 9_000, [16_000, 16_000, 16_000]),
+        (Some(8_000), 8_000, [8_000, 8_000, 8_000]),
+        (None, 16_000, [16_000, 16_000, 16_000]),
     ] {
+        let used = Usage { output, ..Usage::default() };
+        let long = || vec![text("long"), Says(Delta::Usage(used)), stop(StopKind::Length)];
         let (played, requests) = gated_with(most, [long(), long(), report()]).run().await;
         assert_eq!(played.outcome("a"), Outcome::Succeeded, "{:?}", played.end.problem);
         let asked: Vec<u32> = requests.iter().map(|request| request.max_output).collect();

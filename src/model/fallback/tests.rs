@@ -224,3 +224,16 @@ fn a_fallback_makes_nobody_less_patient_with_the_first() {
         assert_eq!(model.idle_timeout(), both.map(Duration::from_secs));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn blanks_alone_are_nothing_said() {
+    let broken = vec![
+        Ok(Delta::Partial("\n".into())),
+        Ok(Delta::Text("\n".into())),
+        Err(ModelError::new(ModelErrorKind::Overloaded, "overloaded")),
+    ];
+    let model = Fallback::new(Fake::new("a/one", [broken]), vec![Fake::new("b/two", [says("second")])]);
+    let (reply, switches) = ask(&model).await;
+    assert_eq!(words(&reply.unwrap()), "second");
+    assert_eq!(switches.len(), 1);
+}

@@ -153,7 +153,13 @@ impl State {
             return Answer::Wait { word: self.word(block, call, now), until };
         }
         if ahead > 0 {
-            return Answer::Wait { word: None, until: None };
+            // One that is older and larger may wait for tokens that this one would have.
+            let word = self.tokens.as_ref().map(|_| Wait {
+                cause: WaitCause::Rate,
+                time_ms: None,
+                detail: self.provider.clone(),
+            });
+            return Answer::Wait { word, until: None };
         }
         if let Some(until) = self.spread.filter(|until| *until > now) {
             return Answer::Wait { word: None, until: Some(until) };

@@ -2,7 +2,7 @@
 
 use super::answer::MAX_REPLY;
 use super::server::Server;
-use crate::model::trace::ResponseLine;
+use crate::model::trace::{ResponseLine, reply_of};
 use crate::model::{ModelError, ModelErrorKind};
 use crate::redact::Redactor;
 use serde_json::Value;
@@ -16,7 +16,7 @@ impl Server {
     /// # Errors
     /// When the settings forbid the address, or no whole answer came.
     pub async fn send_by_hand(&self, body: &Value, idle: Duration) -> Result<ResponseLine, ModelError> {
-        let hidden = Redactor::new(self.secrets().map(|secret| secret.reveal()));
+        let hidden = Redactor::new(self.secrets());
         let begun = Instant::now();
         let silent = |_| {
             let limit = humantime::format_duration(idle);
@@ -30,9 +30,16 @@ impl Server {
         let mut response = timeout(idle, post.send()).await.map_err(silent)?.map_err(|error| broken(&error))?;
         let mut bytes = Vec::new();
         let mut first_byte_ms = None;
-        while let Some(chunk) =
-            timeout(idle, response.chunk()).await.map_err(silent)?.map_err(|error| broken(&error))?
-        {
+        let mut left_open = None;
+        loop {
+            let chunk = match timeout(idle, response.chunk()).await {
+                Ok(chunk) => chunk.map_err(|error| broken(&error))?,
+                Err(elapsed) => {
+                    left_open = Some(elapsed);
+                    None
+                }
+            };
+            let Some(chunk) = chunk else { break };
             first_byte_ms.get_or_insert_with(|| millis(begun));
             bytes.extend_from_slice(&chunk);
             if bytes.len() > MAX_REPLY {
@@ -44,7 +51,7 @@ impl Server {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let request_id = ["request-id", "x-request-id"].into_iter().find_map(text).map(str::to_string);
         let shown = ["content-type", "retry-after"].into_iter();
-        Ok(ResponseLine {
+        let answer = ResponseLine {
             id: "1".to_string(),
             at: crate::event::Timestamp::from_system(std::time::SystemTime::now()),
             status: Some(response.status().as_u16()),
@@ -56,7 +63,14 @@ impl Server {
             ms: millis(begun),
             first_byte_ms,
             problem: None,
-        })
+        };
+        match left_open {
+            // Some servers leave a connection open after the end of an answer.
+            Some(elapsed) if reply_of(self.provider.protocol, &self.provider.name, &answer).1.is_some() => {
+                Err(silent(elapsed))
+            }
+            Some(_) | None => Ok(answer),
+        }
     }
 }
 

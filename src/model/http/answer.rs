@@ -7,7 +7,7 @@ use crate::model::trace::Exchange;
 use crate::model::wire::{Decoder, Failure, sse};
 use crate::model::{Delta, ModelErrorKind, StopKind, Usage};
 use reqwest::Response;
-use reqwest::header::CONTENT_TYPE;
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,7 +48,14 @@ impl<'a> Answer<'a> {
     /// # Errors
     /// Whatever keeps it from being complete; [`Answer::spoke`] tells whether there was content before.
     pub(super) async fn read(&mut self, mut response: Response, mut begun: impl FnMut()) -> Result<(), Failure> {
-        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let encoding = header(CONTENT_ENCODING);
+        if !matches!(encoding, "" | "identity") {
+            let encoding = crate::text::clip(encoding, 40);
+            let message = format!("the answer is packed as `{encoding}`, which nobody asked for");
+            return Err(Failure::new(ModelErrorKind::Protocol, message));
+        }
+        let kind = header(CONTENT_TYPE);
         if kind.starts_with("text/html") {
             // A page: a portal that wants a login, or an address that is no API.
             let body = error_body(response, self.exchange).await;
@@ -120,7 +127,11 @@ impl<'a> Answer<'a> {
                         at += 1;
                     }
                 }
-                Delta::Text(_) | Delta::Partial(_) | Delta::Thinking(_) | Delta::Call(_) => self.spoke = true,
+                Delta::Text(_) | Delta::Partial(_) | Delta::Thinking(_) | Delta::Call(_) => {
+                    // By the measure of whoever reads: what only we took for words would be neither tried again here
+                    // nor gone on with there.
+                    self.spoke |= delta.is_content();
+                }
                 Delta::Stop(kind) => {
                     stop = Some(*kind);
                     self.deltas.truncate(at);

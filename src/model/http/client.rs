@@ -107,8 +107,13 @@ impl Http {
         self.request(Method::GET, url)
     }
 
+    /// Whether the settings let requests go to this address.
+    pub(super) fn permits(&self, url: &Url) -> Result<(), ModelError> {
+        self.egress.check(url)
+    }
+
     fn request(&self, method: Method, url: &Url) -> Result<RequestBuilder, ModelError> {
-        self.egress.check(url)?;
+        self.permits(url)?;
         Ok(self.client.request(method, url.clone()))
     }
 

@@ -156,6 +156,8 @@ impl Inner {
     /// One model call, over all its tries.
     async fn talk(&self, request: &Request, out: &Outlet) -> Result<(), ModelError> {
         self.check_tools(request)?;
+        // Before anybody waits for a place from which nothing may be sent.
+        self.server.http.permits(&self.server.endpoint)?;
         let tell = |wait: Wait| out.push(Delta::Waiting(wait));
         let mut target = self.target(request.max_output);
         let mut body = self.body(request, &mut target);
@@ -181,7 +183,7 @@ impl Inner {
                 Err(broken) => broken,
             };
             let Broken { mut failure, permit } = broken;
-            self.server.secrets().for_each(|secret| failure.redact(secret.reveal()));
+            self.server.secrets().for_each(|secret| failure.redact(secret));
             let permit = match permit {
                 Ok(permit) => permit,
                 Err(permit) => {
@@ -201,8 +203,10 @@ impl Inner {
             }
             if failure.kind == ModelErrorKind::InvalidRequest
                 && failure.message.contains("stream_options")
-                && !self.refused_options.swap(true, Ordering::Relaxed)
+                // Siblings that went out together are refused together: what this request held is what counts.
+                && !target.quirks.no_stream_options
             {
+                self.refused_options.store(true, Ordering::Relaxed);
                 permit.lost(&failure);
                 body = self.body(request, &mut target);
                 continue;

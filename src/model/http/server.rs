@@ -5,6 +5,7 @@ use super::provider::{Auth, AuthHeader, Provider, Secret};
 use crate::model::gate::{Gate, GateSettings};
 use crate::model::trace::HttpTrace;
 use crate::model::wire::{Failure, Protocol};
+use crate::redact::{Redactor, with_bare_key};
 use reqwest::Url;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use std::sync::{Arc, OnceLock};
@@ -59,13 +60,19 @@ impl Server {
         self.http.trouble(error, &self.endpoint)
     }
 
-    /// What must not be shown of it.
-    pub(super) fn secrets(&self) -> impl Iterator<Item = &Secret> {
+    /// Where requests go, as it may be shown: a gateway may want its key in the query.
+    pub(super) fn address(&self) -> String {
+        Redactor::new(self.secrets()).url(self.endpoint.as_str())
+    }
+
+    /// What must not be shown of it: each word of it that is a secret.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = &str> {
         let key = match &self.provider.auth {
             Auth::None => None,
             Auth::Key { key, .. } => Some(key),
         };
-        key.into_iter().chain(self.provider.headers.iter().map(|(_, value)| value))
+        let all = key.into_iter().chain(self.provider.headers.iter().map(|(_, value)| value));
+        all.map(Secret::reveal).flat_map(with_bare_key)
     }
 }
 

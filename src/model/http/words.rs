@@ -29,7 +29,7 @@ pub(super) fn gave_up(model: &str, server: &Server, give_up: &GiveUp) -> ModelEr
             "see the provider's billing page; waiting does not help".to_string(),
         ),
         ModelErrorKind::NotFound => (
-            format!("`{name}` at {} knows no `{model}`, or the address is wrong{said}", server.endpoint),
+            format!("`{name}` at {} knows no `{model}`, or the address is wrong{said}", server.address()),
             "check the model's name (`sortie models`) and the base URL".to_string(),
         ),
         ModelErrorKind::RateLimit => (
@@ -57,7 +57,7 @@ pub(super) fn gave_up(model: &str, server: &Server, give_up: &GiveUp) -> ModelEr
             format!("ask for JSON instead: [providers.{name}] tool_mode = \"json-schema\""),
         ),
         ModelErrorKind::Protocol => (
-            format!("`{name}` at {} answered with something that its protocol does not know{said}", server.endpoint),
+            format!("`{name}` at {} answered with something that its protocol does not know{said}", server.address()),
             "check the base URL and `protocol`; --trace-http shows what came".to_string(),
         ),
         ModelErrorKind::InvalidRequest | ModelErrorKind::Egress | ModelErrorKind::Script => (

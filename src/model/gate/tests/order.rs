@@ -93,3 +93,23 @@ async fn every_wait_is_told_once_per_cause_before_it_and_no_wait_is_not_told() {
     assert_eq!(causes[0], (WaitCause::Retry, "some: overloaded".to_string()));
     assert_eq!(causes[1], (WaitCause::Cooldown, "some: overloaded".to_string()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_behind_those_that_wait_for_tokens_is_told_that_it_waits() {
+    let gate = gate(GateSettings { streams: 8, tpm: Some(1000), ..GateSettings::default() });
+    let (mut first, mut large, mut small) = (gate.call(900), gate.call(900), gate.call(10));
+    let permit = gate.enter(&mut first, &silent).await.unwrap();
+    let told = Mutex::new(Vec::new());
+    let tell = |wait: Wait| told.lock().unwrap().push(wait.cause);
+    let (begun, wait) = (Instant::now(), async {
+        // Alone it could go at once; but one that is older cannot.
+        drop(gate.enter(&mut small, &tell).await.unwrap());
+    });
+    let older = async {
+        drop(gate.enter(&mut large, &silent).await.unwrap());
+    };
+    tokio::join!(older, wait);
+    assert!(begun.elapsed() > seconds(60.0));
+    assert_eq!(*told.lock().unwrap(), [WaitCause::Rate], "whose idle time would run meanwhile");
+    drop(permit);
+}
