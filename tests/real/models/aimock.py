@@ -16,8 +16,8 @@ MODELS = ["anthropic/claude-sonnet-4-5", "openai/gpt-4o", "openai-responses/gpt-
 QUESTION = "What does the code add up?"
 
 
-def call(name, **args):
-    return {"name": name, "arguments": args}
+def call(tool, **args):
+    return {"name": tool, "arguments": args}
 
 
 def fixture(reply, **match):
@@ -27,7 +27,7 @@ def fixture(reply, **match):
 def script():
     """By what was said last: aimock counts a parallel call of Responses as a turn of its own."""
     nodes = [{"id": part, "prompt": f"PART-{part}: read it."} for part in "abc"]
-    nodes.append({"id": "all", "prompt": "PART-all: put it together.", "needs": ["a", "b", "c"]})
+    nodes.append({"id": "sum", "prompt": "PART-sum: put it together.", "needs": ["a", "b", "c"]})
     fixtures = []
     for node in nodes:
         mine = f"PART-{node['id']}"
@@ -36,7 +36,7 @@ def script():
         reads = [call("read_file", file_path="a.rs"), call("read_file", file_path="b.rs"), call("list_files")]
         fixtures.append(fixture({"content": "Reading all of it.", "toolCalls": reads}, userMessage=mine))
     fixtures += [
-        fixture({"content": "It adds numbers: a.rs:2."}, userMessage=QUESTION, toolResultContains="all adds."),
+        fixture({"content": "It adds numbers: a.rs:2."}, userMessage=QUESTION, toolResultContains="sum adds."),
         fixture({"toolCalls": [call("submit_plan", name="look", node=nodes)]}, userMessage=QUESTION, hasToolResult=True),
         fixture({"content": "First a look.", "toolCalls": [call("list_files"), call("search_code", pattern="fn")]},
                 userMessage=QUESTION),
@@ -80,7 +80,7 @@ def whole(sortie, cli, fixtures):
                 check(done.code == 0, f"{name}: exit {done.code}, {statuses}\n{done.stderr[-3000:]}")
                 check(done.result["answer"] == "It adds numbers: a.rs:2.", f"{name}: {done.result['answer']}")
                 outcomes = {node["id"]: node["outcome"] for node in done.result["nodes"]}
-                check(outcomes == dict.fromkeys(("a", "b", "c", "all"), "succeeded"), f"{name}: {outcomes}")
+                check(outcomes == dict.fromkeys(("a", "b", "c", "sum"), "succeeded"), f"{name}: {outcomes}")
                 # Three turns of the coordinator and two of each node; what failed was sent again, once.
                 check(statuses.count(200) == 11 and len(statuses) == 11 + bool(failing), f"{name}: {statuses}")
                 print(f"   {name}: {len(statuses)} requests, {done.seconds:.1f} s")

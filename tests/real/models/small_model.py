@@ -34,7 +34,7 @@ base_url = "{url}/v1"
 tool_mode = "json-schema"
 [models."small/smollm2"]
 context_window = 4096
-max_output = 150
+max_output = 120
 """
 
 
@@ -56,9 +56,10 @@ def play(sortie, url, protocol):
         (place / "config" / "sortie").mkdir(parents=True)
         (place / "config" / "sortie" / "config.toml").write_text(CONFIG.format(protocol=protocol, url=url))
         (place / "plan.toml").write_text(PLAN)
-        trace = place / "trace.jsonl"
-        args = ["--plan", str(place / "plan.toml"), "--model", "small/smollm2", "--trace-http", str(trace)]
+        args = ["--plan", str(place / "plan.toml"), "--model", "small/smollm2", "--trace-http"]
+        args += ["--node-timeout", f"{LIMIT - 10}s"]
         done = Run(sortie, tree, args, {"XDG_CONFIG_HOME": str(place / "config")})
+        trace = next(tree.glob(".sortie/runs/*/http.jsonl"))
         lines = [json.loads(line) for line in trace.read_text().splitlines()]
         return done, lines
 
@@ -76,8 +77,7 @@ def report(name, done, asked):
     done.ended_cleanly()
     check(done.seconds < LIMIT, f"{name}: {done.seconds:.0f} s, at most {LIMIT}")
     check(asked > 0 and node["usage"]["output"] > 0, f"{name}: the model was not heard: {done.stderr[-2000:]}")
-    calls = node.get("tool_calls", "?")
-    print(f"   {name}: {node['outcome']} after {asked} requests, {node['usage']['output']} tokens, {calls} tool calls, {done.seconds:.1f} s")
+    print(f"   {name}: {node['outcome']} after {asked} requests, {node['usage']['output']} tokens, {done.seconds:.1f} s")
 
 
 def main(sortie, python, gguf):
