@@ -1,6 +1,6 @@
 //! Lines and tables for where no terminal is, and the answer for people.
 
-use super::words::{self, Style};
+use super::words::{Style, Told};
 use super::{Reporter, table};
 use crate::event::Event;
 use crate::store::Summary;
@@ -11,19 +11,20 @@ use std::io::{self, Write};
 pub struct Plain<W> {
     out: W,
     summary: Summary,
+    told: Told,
 }
 
 impl<W: Write + Send + 'static> Plain<W> {
     /// Prints to `out`, usually standard error.
     pub fn new(out: W) -> Self {
-        Plain { out, summary: Summary::default() }
+        Plain { out, summary: Summary::default(), told: Told::default() }
     }
 }
 
 impl<W: Write + Send + 'static> Reporter for Plain<W> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         self.summary.fold(event);
-        match words::line(&event.kind, Style::default()) {
+        match self.told.line(&event.kind, Style::default()) {
             Some(line) => self.out.write_all(format!("{line}\n").as_bytes()),
             None => Ok(()),
         }
