@@ -58,6 +58,9 @@ impl<W: Write + Send + 'static> Reporter for Answer<W> {
     fn end(&mut self) -> io::Result<()> {
         let Some(text) = self.summary.result_text() else { return Ok(()) };
         let text = printable(text);
+        if text.trim().is_empty() {
+            return Ok(());
+        }
         self.out.write_all(format!("{}\n", text.trim_end()).as_bytes())?;
         self.out.flush()
     }
