@@ -28,6 +28,10 @@ pub(super) fn gave_up(model: &str, server: &Server, give_up: &GiveUp) -> ModelEr
             format!("`{name}` refuses `{model}`: quota or credit is used up{said}"),
             "see the provider's billing page; waiting does not help".to_string(),
         ),
+        ModelErrorKind::NotFound if failure.status.is_some_and(|status| (300..400).contains(&status)) => (
+            format!("`{name}` is not at {}{said}", server.endpoint),
+            "correct the base URL: redirects are not followed".to_string(),
+        ),
         ModelErrorKind::NotFound => (
             format!("`{name}` at {} knows no `{model}`, or the address is wrong{said}", server.endpoint),
             "check the model's name (`sortie models`) and the base URL".to_string(),
