@@ -50,7 +50,8 @@ pub(crate) struct RunArgs {
     workspace: WorkspaceArgs,
     #[command(flatten)]
     settings: SettingsArgs,
-    /// What to turn to when the model's provider is overloaded or refuses; repeat for more, in order
+    /// What to turn to when the model's provider stays overloaded or broken, or the model declines; repeat for more, in
+    /// order
     #[arg(long = "fallback-model", value_name = "PROVIDER/MODEL")]
     fallback_models: Vec<String>,
     /// The model for chores such as summaries
