@@ -132,7 +132,7 @@ fn here(workspace: &Path, report: &mut Report<'_>) -> Result<(), Error> {
     match (std::io::stderr().is_terminal(), report.out.stderr_is_live()) {
         (true, true) => report.ok("terminal", "progress is drawn live")?,
         (true, false) => report.ok("terminal", "TERM is `dumb`: progress is told in plain lines")?,
-        (false, _) => report.ok("terminal", "standard error is none: progress is told in plain lines")?,
+        (false, _) => report.ok("terminal", "standard error is not one: progress is told in plain lines")?,
     }
     let runs = workspace.join(".sortie").join("runs");
     match writable(&runs) {
@@ -213,16 +213,20 @@ fn models(args: &DoctorArgs, loaded: &Loaded, report: &mut Report<'_>) -> Result
         }
     }
     let settings = &loaded.settings;
-    let mut names = vec![choice.name()];
-    for name in settings.fallback_models.iter().flatten().chain(&settings.small_model) {
-        if !names.contains(&name.as_str()) {
-            names.push(name);
+    let fallbacks = settings.fallback_models.iter().flatten().map(|name| ("fallback", name));
+    let mut names = vec![("model", choice.name())];
+    for (role, name) in fallbacks.chain(settings.small_model.iter().map(|name| ("small", name))) {
+        if !names.iter().any(|(_, other)| other == name) {
+            names.push((role, name));
         }
     }
     let net = loaded.net(&args.settings);
     let mut opener = Opener::new(settings, net.clone(), settings.jobs.unwrap_or(DEFAULT_JOBS));
-    for name in names {
-        if name.starts_with("script/") || name == super::open::SCOUT {
+    for (role, name) in names {
+        if role != "model" {
+            report.ok(role, sortie::text::printable(name))?;
+        }
+        if super::open::is_built_in(name) {
             if let Err(error) = opener.open(name) {
                 report.fail("model", error.to_string(), &error.hint)?;
             }

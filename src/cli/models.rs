@@ -89,9 +89,13 @@ pub(crate) fn main(args: &ModelsArgs, out: &mut Out) -> Result<u8, Error> {
         providers.iter().filter(|known| args.provider.as_ref().is_none_or(|wanted| *wanted == known.name)).collect();
     text.push_str(&format!("\n{}", provider_table(&listed, width)));
     if models.is_empty() {
-        text.push_str(
-            "\nno models are listed for what is set up; `sortie models --all` lists those of all providers\n",
-        );
+        text.push_str(&match &args.provider {
+            Some(own) => {
+                format!("\nthe catalog lists no models of `{own}`; any of its names works: --model {own}/NAME\n")
+            }
+            None => "\nno models are listed for what is set up; `sortie models --all` lists those of all providers\n"
+                .to_string(),
+        });
     } else {
         text.push_str(&format!("\n{}", model_table(&models, width)));
     }
@@ -145,7 +149,7 @@ fn model_table(models: &[(String, ModelInfo)], width: Option<usize>) -> String {
     let mut rows = vec![head.map(str::to_string)];
     rows.extend(models.iter().map(|(name, info)| {
         let rates = info.price.map(|price| price.rates);
-        let dollars = |rate: Option<f64>| rate.map_or_else(|| "?".to_string(), |rate| format!("{rate:.2}"));
+        let dollars = |rate: Option<f64>| rate.map_or_else(|| "?".to_string(), dollars);
         let tokens = |count: Option<u64>| count.map_or_else(|| "?".to_string(), sortie::ui::quantity);
         [
             name.clone(),
@@ -158,6 +162,14 @@ fn model_table(models: &[(String, ModelInfo)], width: Option<usize>) -> String {
     }));
     let table = sortie::ui::columns(&rows, width, &[1, 2, 3, 4, 5]);
     format!("{table}\n$ for a million tokens; ? is not known to the catalog\n")
+}
+
+/// Whole cents, and as many places more as a smaller price needs.
+fn dollars(rate: f64) -> String {
+    let exact = format!("{rate:.6}");
+    let short = exact.trim_end_matches('0');
+    let cents = exact.len() - 4;
+    exact.get(..short.len().max(cents)).unwrap_or(&exact).to_string()
 }
 
 fn as_json(
@@ -211,4 +223,15 @@ fn as_json(
         "providers": providers,
         "models": models,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_price_has_whole_cents_and_as_many_places_more_as_it_needs() {
+        let shown = [0.0, 4.5, 0.1, 0.075, 0.0028, 0.000_001, 1_000.0].map(dollars);
+        assert_eq!(shown, ["0.00", "4.50", "0.10", "0.075", "0.0028", "0.000001", "1000.00"]);
+    }
 }

@@ -18,6 +18,11 @@ pub(crate) const SCOUT: &str = "builtin/scout";
 /// What the name of a script begins with.
 const SCRIPT: &str = "script/";
 
+/// Whether this model needs neither key nor network.
+pub(crate) fn is_built_in(name: &str) -> bool {
+    name == SCOUT || name.starts_with(SCRIPT)
+}
+
 /// Which model a run uses, and on whose word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
@@ -158,7 +163,7 @@ impl<'a> Opener<'a> {
             ));
         }
         // Who plays a script, or wants no language model, wants none of the config's behind it either.
-        let alone = choice.name() == SCOUT || choice.name().starts_with(SCRIPT);
+        let alone = is_built_in(choice.name());
         let config = if alone { &Settings::default() } else { self.settings };
         let fallbacks = match wishes.fallbacks {
             [] => config.fallback_models.as_deref().unwrap_or_default(),
@@ -166,7 +171,7 @@ impl<'a> Opener<'a> {
         };
         let mut models = Models::new(self.with_fallbacks(choice.name(), fallbacks)?);
         if let Some(small) = wishes.small.or(config.small_model.as_deref()) {
-            models.set_small(self.open(small)?);
+            models.set_small(self.open(small).map_err(|error| of_role("small", small, error))?);
         }
         if let Choice::Named(_) = choice {
             models.use_default_only();
@@ -202,8 +207,11 @@ impl<'a> Opener<'a> {
 
     fn with_fallbacks(&mut self, name: &str, fallbacks: &[String]) -> Result<Arc<dyn Model>, Error> {
         let first = self.open(name)?;
-        let others: Vec<_> =
-            fallbacks.iter().filter(|other| *other != name).map(|other| self.open(other)).collect::<Result<_, _>>()?;
+        let others: Vec<_> = fallbacks
+            .iter()
+            .filter(|other| *other != name)
+            .map(|other| self.open(other).map_err(|error| of_role("fallback", other, error)))
+            .collect::<Result<_, _>>()?;
         Ok(if others.is_empty() { first } else { Arc::new(Fallback::new(first, others)) })
     }
 }
@@ -262,6 +270,12 @@ fn script(name: &str, file: &str) -> Result<Arc<dyn Model>, Error> {
     let script = Scripted::parse(name, &text)
         .map_err(|problem| Error::usage(format!("the script `{file}` cannot be read: {}", problem.trim_end())))?;
     Ok(Arc::new(script))
+}
+
+/// Says which model is meant: not the run's own, which everybody thinks of first.
+fn of_role(role: &str, name: &str, error: Error) -> Error {
+    let name = sortie::text::one_line(name, 80);
+    Error { message: format!("{role} model `{name}`: {}", error.message), ..error }
 }
 
 fn no_model(NoModel { message, hint }: NoModel) -> Error {

@@ -9,7 +9,7 @@ use indexmap::IndexMap;
 use sortie::agent::Role;
 use sortie::cancel::Cancel;
 use sortie::config::{DEFAULT_IDLE_TIMEOUT, DEFAULT_JOBS, Providers, RunConfig};
-use sortie::coordinator::{self, Harness, RunEnd};
+use sortie::coordinator::{self, Harness, RunEnd, RunStatus};
 use sortie::error::{Error, exit};
 use sortie::model::Models;
 use sortie::model::wire::Effort;
@@ -50,7 +50,8 @@ pub(crate) struct RunArgs {
     workspace: WorkspaceArgs,
     #[command(flatten)]
     settings: SettingsArgs,
-    /// What to turn to when the model's provider is overloaded or refuses; repeat for more, in order
+    /// What to turn to when the model's provider stays overloaded or broken, or the model declines; repeat for more, in
+    /// order
     #[arg(long = "fallback-model", value_name = "PROVIDER/MODEL")]
     fallback_models: Vec<String>,
     /// The model for chores such as summaries
@@ -203,6 +204,8 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
     config.approve_plan = args.approve_plan;
     config.environment = secrets::environment(&configured, &hidden);
     let store = open_store(&args, &config, workspace.root(), models.default_model().name(), &hidden, out)?;
+    let name = models.default_model().name();
+    let called = (args.wire.cassette().is_none() && !open::is_built_in(name)).then(|| name.to_string());
     let (models, recorded) = args.wire.start(store.dir(), models, &hidden)?;
     if let Some(trace) = recorded.trace() {
         opener.trace_to(trace);
@@ -220,7 +223,7 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
     let end = execute(config, harness);
     recorded.finish(out);
     let end = end?;
-    conclude(&end, &args.workspace.directory, out)
+    conclude(&end, called.as_deref(), &args.workspace.directory, out)
 }
 
 /// The run's models: its own, and those that nodes and roles name.
@@ -430,8 +433,9 @@ fn execute(config: RunConfig, harness: Harness) -> Result<RunEnd, Error> {
     end.map_err(|error| Error { code: exit::BUG, message: error.to_string(), hint: String::new() })
 }
 
-/// Says what went wrong with the run as a whole; the nodes' causes are in the table already.
-fn conclude(end: &RunEnd, directory: &Path, out: &mut Out) -> Result<u8, Error> {
+/// Says what went wrong with the run as a whole; the nodes' causes are in the table already. `called` is the run's model
+/// where a server has it.
+fn conclude(end: &RunEnd, called: Option<&str>, directory: &Path, out: &mut Out) -> Result<u8, Error> {
     for problem in &end.unreported {
         out.note(&format!("warning: {problem}"));
     }
@@ -442,7 +446,14 @@ fn conclude(end: &RunEnd, directory: &Path, out: &mut Out) -> Result<u8, Error> 
                 true => String::new(),
                 false => format!(" -C {}", directory.display()),
             };
-            let hint = format!("`sortie show {}{place}` tells more", end.run);
+            // Of a run without a reply there is little to show; whether a server answers is best tried by itself.
+            let hint = match called.filter(|_| end.status == RunStatus::NoModel) {
+                Some(model) => format!(
+                    "`sortie doctor --model {model}{place}` tries key and address with one tiny call; --trace-http writes \
+                     down what is sent and answered"
+                ),
+                None => format!("`sortie show {}{place}` tells more", end.run),
+            };
             Err(Error { code, message: problem.clone(), hint })
         }
         Some(_) | None => Ok(code),

@@ -303,7 +303,7 @@ impl<'a> Providers<'a> {
             };
             return Err(NoModel {
                 message: format!("the provider `{provider}` needs a key: {neither}"),
-                hint: format!("set it: export {wanted}=…, or name another model with --model"),
+                hint: format!("set it: export {wanted}=…, or name another model"),
             });
         };
         // A header carries no other characters, and a key that is refused for them would be printed with the refusal.
@@ -330,6 +330,9 @@ impl<'a> Providers<'a> {
         let hint = match name.split_once('/') {
             None => {
                 "write it as provider/model, such as anthropic/claude-sonnet-5; `sortie models` lists them".to_string()
+            }
+            Some((provider, _)) if providers.iter().any(|known| known == provider) => {
+                format!("write the model behind it: `{provider}/MODEL`; `sortie models {provider}` lists known ones")
             }
             Some((provider, _)) => match nearest(provider, providers.iter().map(String::as_str)) {
                 Some(near) if near != provider => format!("did you mean `{near}/…`?"),

@@ -109,7 +109,10 @@ impl RunEnd {
             false => runner.kit.models.all().flat_map(|model| model.complaints()).collect(),
         };
         let no_model = totals.failures > 0 && totals.replies == 0 && complaints.is_empty();
-        problems.extend(complaints);
+        // The coordinator may have failed of one of them, and has said so.
+        let untold = |complaint: &String| !problems.iter().any(|problem| problem.contains(complaint.as_str()));
+        let untold: Vec<String> = complaints.into_iter().filter(untold).collect();
+        problems.extend(untold);
         // When several apply the first of these is told.
         let status = if panicked {
             RunStatus::Bug

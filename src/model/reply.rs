@@ -196,7 +196,8 @@ impl<'m> Incoming<'m> {
         if quiet >= self.idle {
             let waited = humantime::format_duration(self.idle);
             let message = format!("`{}` sent nothing for {waited}", self.model.name());
-            return Err(ModelError::new(ModelErrorKind::Silent, message));
+            let hint = "a model that thinks for long needs a longer `idle_timeout`";
+            return Err(ModelError::new(ModelErrorKind::Silent, message).hint(hint));
         }
         self.alarm.as_mut().reset(from_now(self.idle - quiet));
         Ok(())

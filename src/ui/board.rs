@@ -1,7 +1,8 @@
 //! What the live screen shows: a pure function of events and time, so that tests need no terminal.
 
-use super::words::{self, Style, duration, quantity};
+use super::words::{self, Style, Told, duration, quantity};
 use crate::event::{Event, EventKind, Timestamp};
+use crate::model::Wait;
 use crate::store::Summary;
 use crate::text::{one_line, plural};
 use indexmap::IndexMap;
@@ -17,12 +18,15 @@ pub(super) struct Board {
     style: Style,
     /// In order of their start. The coordinator is among them while it thinks.
     running: IndexMap<String, Running>,
+    told: Told,
 }
 
 #[derive(Debug)]
 struct Running {
     since: Timestamp,
     what: String,
+    /// What it waits for, since when: said instead of `what`.
+    wait: Option<(Timestamp, Wait)>,
     tokens: u64,
 }
 
@@ -36,7 +40,7 @@ impl Board {
         self.summary.fold(event);
         match &event.kind {
             EventKind::NodeStarted { attempt } => {
-                let running = Running { since: event.at, what: "starting".to_string(), tokens: 0 };
+                let running = Running { since: event.at, what: "starting".to_string(), wait: None, tokens: 0 };
                 self.running.insert(attempt.node.clone(), running);
                 // The live line says so.
                 return None;
@@ -44,10 +48,10 @@ impl Board {
             EventKind::NodeFinished { node, .. } => {
                 self.running.shift_remove(node);
             }
-            EventKind::Doing { node, what, tokens } => self.doing(event.at, node, what, *tokens),
+            EventKind::Doing { node, what, tokens } => self.doing(event.at, node, what, None, *tokens),
             EventKind::ModelWaiting { node, wait, .. } => {
                 let tokens = self.running.get(node).map_or(0, |running| running.tokens);
-                self.doing(event.at, node, &words::waiting(wait), tokens);
+                self.doing(event.at, node, "", Some((event.at, wait.clone())), tokens);
             }
             EventKind::PlanAccepted { .. } | EventKind::Answered { .. } | EventKind::RunFinished { .. } => {
                 self.running.shift_remove("coordinator");
@@ -67,19 +71,21 @@ impl Board {
             | EventKind::Merged { .. }
             | EventKind::Words { .. } => {}
         }
-        words::line(&event.kind, self.style)
+        self.told.line(&event.kind, self.style)
     }
 
-    fn doing(&mut self, at: Timestamp, node: &str, what: &str, tokens: u64) {
+    fn doing(&mut self, at: Timestamp, node: &str, what: &str, wait: Option<(Timestamp, Wait)>, tokens: u64) {
         // A live event may be late: a node that has ended must not come back.
         let ended = self.summary.node(node).is_some_and(|node| node.outcome.is_some());
         if !ended {
             let running = self.running.entry(node.to_string()).or_insert_with(|| Running {
                 since: at,
                 what: String::new(),
+                wait: None,
                 tokens,
             });
             running.what = what.to_string();
+            running.wait = wait;
             running.tokens = tokens;
         }
     }
@@ -128,7 +134,10 @@ impl Running {
         }
         let left = format!("  {name}{padding}  ");
         let room = columns.saturating_sub(left.width() + right.width() + 2);
-        let what = one_line(&self.what, room);
+        let what = match &self.wait {
+            Some((since, wait)) => one_line(&words::waiting(wait, now.since(*since)), room),
+            None => one_line(&self.what, room),
+        };
         let gap = " ".repeat(room.min(40).saturating_sub(what.width()));
         one_line(&format!("{left}{what}{gap}  {right}"), columns)
     }
@@ -143,7 +152,7 @@ mod tests {
     use super::*;
     use crate::agent::{Attempt, AttemptEnd, Task};
     use crate::event::LOG_VERSION;
-    use crate::model::{Wait, WaitCause};
+    use crate::model::{Switch, WaitCause};
     use crate::plan::{CauseKind, Outcome};
     use serde_json::json;
     use std::time::Duration;
@@ -213,11 +222,27 @@ mod tests {
         };
         let line = board.event(&event(2_000, waits(WaitCause::Cooldown, Some(12_300))));
         assert_eq!(line.as_deref(), Some("b: waits 12s for `anthropic` (429)"));
-        assert_eq!(shown(&board), "waiting 12s (rate limit)");
+        // Two seconds of it have passed.
+        assert_eq!(shown(&board), "waiting 10s more (rate limit)");
         assert_eq!(board.event(&event(2_000, waits(WaitCause::Streams, None))), None);
         assert_eq!(shown(&board), "waiting (for a free stream)");
         board.event(&event(2_100, doing("b", "thinking", 1_300)));
         assert_eq!(shown(&board), "thinking");
+    }
+
+    #[test]
+    fn a_switch_that_each_call_makes_again_is_told_once() {
+        let mut board = board();
+        let switch = |to: &str, why: &str| EventKind::ModelSwitched {
+            node: "b".into(),
+            turn: 1,
+            switch: Switch { to: to.into(), why: why.into() },
+        };
+        let events =
+            [switch("b/two", "it broke"), switch("b/two", "it broke before"), switch("b/two", "it broke before")];
+        let told: Vec<_> = events.into_iter().filter_map(|kind| board.event(&event(2_000, kind))).collect();
+        assert_eq!(told, ["b: goes on with `b/two`: it broke", "b: goes on with `b/two`: it broke before"]);
+        assert!(board.event(&event(2_000, switch("c/three", "it broke before"))).is_some());
     }
 
     #[test]

@@ -39,11 +39,17 @@ pub fn node_detail(record: &NodeRecord) -> String {
 
 fn heading(out: &mut String, record: &NodeRecord) {
     let state = match (&record.end, &record.attempt) {
-        (Some((end, _)), _) => end.outcome.as_str(),
-        (None, Some(_)) => "has no end in the record",
-        (None, None) => "not started",
+        (Some((end, _)), _) => Some(end.outcome.as_str()),
+        (None, Some(_)) => Some("has no end in the record"),
+        // The coordinator is no node: it has neither start nor end of its own.
+        (None, None) if !record.transcript.is_empty() => None,
+        (None, None) => Some("not started"),
     };
-    line(out, format_args!("{}: {state}", one_line(&record.node, 120)));
+    let name = one_line(&record.node, 120);
+    match state {
+        Some(state) => line(out, format_args!("{name}: {state}")),
+        None => line(out, format_args!("{name}")),
+    }
     if let Some((end, ms)) = &record.end {
         if let Some(cause) = &end.cause {
             line(out, format_args!("cause: {} ({})", one_line(&cause.detail, 1_000), cause.kind.as_str()));

@@ -1,6 +1,6 @@
 //! Lines and tables for where no terminal is, and the answer for people.
 
-use super::words::{self, Style};
+use super::words::{Style, Told};
 use super::{Reporter, table};
 use crate::event::Event;
 use crate::store::Summary;
@@ -11,19 +11,20 @@ use std::io::{self, Write};
 pub struct Plain<W> {
     out: W,
     summary: Summary,
+    told: Told,
 }
 
 impl<W: Write + Send + 'static> Plain<W> {
     /// Prints to `out`, usually standard error.
     pub fn new(out: W) -> Self {
-        Plain { out, summary: Summary::default() }
+        Plain { out, summary: Summary::default(), told: Told::default() }
     }
 }
 
 impl<W: Write + Send + 'static> Reporter for Plain<W> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         self.summary.fold(event);
-        match words::line(&event.kind, Style::default()) {
+        match self.told.line(&event.kind, Style::default()) {
             Some(line) => self.out.write_all(format!("{line}\n").as_bytes()),
             None => Ok(()),
         }
@@ -57,6 +58,9 @@ impl<W: Write + Send + 'static> Reporter for Answer<W> {
     fn end(&mut self) -> io::Result<()> {
         let Some(text) = self.summary.result_text() else { return Ok(()) };
         let text = printable(text);
+        if text.trim().is_empty() {
+            return Ok(());
+        }
         self.out.write_all(format!("{}\n", text.trim_end()).as_bytes())?;
         self.out.flush()
     }

@@ -24,7 +24,7 @@ const PATH: usize = 8;
 
 /// The end table of a run with its critical path and parallel efficiency, at most `columns` wide.
 ///
-/// Empty when the run has no nodes.
+/// One line when the run has no nodes; empty when it has called no model either.
 pub fn table(summary: &Summary, columns: Option<usize>) -> String {
     let mut rows: Vec<Row<'_>> = Vec::new();
     let fold = summary.nodes().count() > UNFOLDED;
@@ -32,7 +32,10 @@ pub fn table(summary: &Summary, columns: Option<usize>) -> String {
         rows.extend(Row::of_group(group, fold));
     }
     if rows.is_empty() {
-        return String::new();
+        return match summary.usage.total() {
+            0 => String::new(),
+            _ => format!("{}\n", totals(summary)),
+        };
     }
     let left_out = shorten(&mut rows);
 
@@ -197,9 +200,13 @@ fn totals(summary: &Summary) -> String {
     let all = parts.iter().map(|(count, _)| count).sum();
     let told: Vec<String> =
         parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
-    let mut line = format!("{}: {}", plural(all, "node"), told.join(", "));
+    let nodes = match all {
+        0 => String::new(),
+        _ => format!("{}: {}; ", plural(all, "node"), told.join(", ")),
+    };
     let cost = if summary.cost.is_unknown() { String::new() } else { format!(", {}", summary.cost) };
-    line.push_str(&format!("; {}{cost}, {}", super::token_count(&summary.usage), duration(summary.duration_ms())));
+    let (tokens, time) = (super::token_count(&summary.usage), duration(summary.duration_ms()));
+    let line = format!("{nodes}{tokens}{cost}, {time}");
     match &summary.ended {
         Some((status, code)) => line + &format!("; run {status} (exit code {code})"),
         None => line + "; run unfinished",

@@ -2,9 +2,11 @@
 
 use crate::cancel::CancelReason;
 use crate::event::EventKind;
-use crate::model::{Usage, Wait, WaitCause};
+use crate::model::{Switch, Usage, Wait, WaitCause};
 use crate::plan::{Cause, Outcome};
 use crate::text::{one_line, plural};
+use std::collections::HashMap;
+use std::time::Duration;
 
 /// Columns that a cause or notice may take in a line.
 const SENTENCE: usize = 400;
@@ -57,6 +59,25 @@ impl Style {
             Outcome::Cancelled | Outcome::Skipped => 2,
         };
         format!("\u{1b}[{color}m{outcome}\u{1b}[0m")
+    }
+}
+
+/// What has been told already: calls that keep going to another model say so each time, and once is enough.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// By conversation, the latest.
+    switches: HashMap<String, Switch>,
+}
+
+impl Told {
+    /// The line on an event, when it is worth one and no repetition.
+    pub(super) fn line(&mut self, kind: &EventKind, style: Style) -> Option<String> {
+        if let EventKind::ModelSwitched { node, switch, .. } = kind
+            && self.switches.insert(node.clone(), switch.clone()).as_ref() == Some(switch)
+        {
+            return None;
+        }
+        line(kind, style)
     }
 }
 
@@ -136,9 +157,10 @@ fn waits(node: &str, wait: &Wait) -> Option<String> {
     worth_a_line.then(|| format!("{node}: waits{time} for {for_whom}"))
 }
 
-/// What a conversation does that waits: `waiting 12s (rate limit)`.
-pub(crate) fn waiting(wait: &Wait) -> String {
-    let time = wait.time_ms.map_or_else(String::new, |ms| format!(" {}", wait_time(ms)));
+/// What a conversation does that has waited for some time: `waiting 12s more (rate limit)`.
+pub(crate) fn waiting(wait: &Wait, waited: Duration) -> String {
+    let left = |ms: u64| ms.saturating_sub(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
+    let time = wait.time_ms.map_or_else(String::new, |ms| format!(" {} more", wait_time(left(ms))));
     let cause = match wait.cause {
         WaitCause::Streams => "for a free stream",
         WaitCause::Rate | WaitCause::Cooldown => "rate limit",

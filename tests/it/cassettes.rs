@@ -127,6 +127,12 @@ fn what_was_not_recorded_fails_the_run_and_names_the_first_difference() {
     assert_eq!(missed.code, 1, "{}", missed.stderr);
     let error = missed.stderr.lines().find(|line| line.starts_with("error: ")).unwrap_or(&missed.stderr);
     insta::assert_snapshot!(error, @r#"error: turn 2 of `a` is not on the cassette `x.jsonl`: the nearest recorded request (turn 2 of `a`) differs first in message 2, block 0, text: recorded `     1\t/// Cancels a job.\n     2\tfn cancel() {}\n` but asked `     1\t/// Cancels a task.\n     2\tfn cancel() {}\n`; record again with --record"#);
+
+    // What the coordinator's own call misses is told once.
+    let recorded = sandbox.run(&["run", "-Cworkspace", "--record=y.jsonl", "where is a job cancelled?"]);
+    assert_eq!(recorded.code, 0, "{}", recorded.stderr);
+    let missed = sandbox.run(&["run", "-Cworkspace", "--cassette=y.jsonl", "where is a job begun?"]);
+    assert_eq!(missed.stderr.matches("is not on the cassette").count(), 1, "{}", missed.stderr);
 }
 
 #[test]

@@ -110,6 +110,30 @@ fn the_users_own_file_is_told_with_all_of_its_problems() {
 }
 
 #[test]
+fn a_run_without_a_reply_leads_to_the_doctor_and_a_model_behind_it_is_named() {
+    let sandbox = Sandbox::new();
+    sandbox.file("workspace/a.rs", "");
+    let file =
+        sandbox.file("own.toml", "[providers.p]\nprotocol = \"openai-chat\"\nbase_url = \"http://127.0.0.1:9\"\n");
+    let env = [("SORTIE_CONFIG", file.to_str().unwrap())];
+    let run = |args: &str| sortie(&sandbox, &format!("run -C workspace --model p/m {args} what?"), &env);
+
+    let said = run("--network offline");
+    assert_eq!((said.code, said.stdout.as_str()), (4, ""), "{}", said.stderr);
+    assert!(said.stderr.contains("hint: `sortie doctor --model p/m -C workspace` tries key and"), "{}", said.stderr);
+
+    for (flag, role) in [("--fallback-model", "fallback"), ("--small-model", "small")] {
+        let said = run(&format!("{flag} openai/m"));
+        assert_eq!(said.code, 2, "{}", said.stderr);
+        let error =
+            format!("error: {role} model `openai/m`: the provider `openai` needs a key: OPENAI_API_KEY is not set");
+        assert!(said.stderr.starts_with(&error), "{}", said.stderr);
+    }
+    let said = run("--fallback-model p/");
+    assert!(said.stderr.contains("hint: write the model behind it: `p/MODEL`"), "{}", said.stderr);
+}
+
+#[test]
 fn the_upper_layer_names_the_model() {
     let sandbox = Sandbox::new();
     let own = sandbox.file("own.toml", "model = \"p/own\"\nsmall_model = \"p/small\"\n");

@@ -118,7 +118,7 @@ fn overview(conversations: &indexmap::IndexMap<talk::Key, talk::Calls>, out: &Ou
         rows.push([one_line(name, 60), attempt.to_string(), calls.len().to_string(), tries, model]);
     }
     if rows.len() == 1 {
-        return "no model was called\n".to_string();
+        return "no model has answered\n".to_string();
     }
     columns(&rows, out.stdout_columns(), &[1, 2, 3])
 }

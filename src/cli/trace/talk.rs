@@ -86,8 +86,9 @@ fn nothing_of(found: &FoundRun, node: &str) -> Error {
     if NodeRecord::read(found, node).is_none() {
         return no_such_node(found, node);
     }
-    Error::usage(format!("`{}` of run `{}` called no model", one_line(node, 60), short(&found.id)))
-        .hint("`sortie show RUN NODE` tells what it did")
+    let (node, run) = (one_line(node, 60), short(&found.id));
+    Error::usage(format!("`{node}` of run `{run}` had no answer of a model"))
+        .hint(format!("`sortie show {run} {node}` tells what it did"))
 }
 
 /// The traced exchanges of a node.

@@ -94,6 +94,8 @@ pub(crate) struct Call {
     spent: u32,
     /// When its next try may go out, after a failure.
     not_before: Option<Instant>,
+    /// The words of that failure.
+    failure: String,
 }
 
 impl Call {
@@ -117,7 +119,16 @@ impl Gate {
     /// A new call. `tokens` is its estimated input and the most output it may have.
     pub(crate) fn call(&self, tokens: u64) -> Call {
         let ticket = self.state().ticket();
-        Call { ticket, tokens, tries: 0, first_try: None, first_failure: None, spent: 0, not_before: None }
+        Call {
+            ticket,
+            tokens,
+            tries: 0,
+            first_try: None,
+            first_failure: None,
+            spent: 0,
+            not_before: None,
+            failure: String::new(),
+        }
     }
 
     /// Waits until the call's next try may go out. Each cause of a wait is told once, before the wait; no wait, no

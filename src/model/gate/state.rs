@@ -144,7 +144,7 @@ impl State {
             waiter.rests = rest.is_some();
         }
         if let Some(until) = rest {
-            return Answer::Wait { word: Some(self.rest_word(until, now)), until: Some(until) };
+            return Answer::Wait { word: Some(self.rest_word(until, call, now)), until: Some(until) };
         }
         let ahead = self.waiting.range(..call.ticket).filter(|(_, waiter)| !waiter.rests).count();
         if let Some(block) = self.block(call, ahead, now) {
@@ -221,14 +221,13 @@ impl State {
     }
 
     /// What a resting call is told: its own pause, or that of all when it is longer.
-    fn rest_word(&self, until: Instant, now: Instant) -> Wait {
+    fn rest_word(&self, until: Instant, call: &Call, now: Instant) -> Wait {
         let cooldown = self.cooldown.as_ref().filter(|cooldown| cooldown.until > now);
         let asked = cooldown.is_some_and(|cooldown| cooldown.asked && cooldown.until >= until);
         let until = cooldown.map_or(until, |cooldown| cooldown.until.max(until));
-        let detail = match cooldown.and_then(|cooldown| cooldown.failure.as_ref()) {
-            Some(failure) => format!("{}: {}", self.provider, failure.message),
-            None => self.provider.clone(),
-        };
+        let of_all = cooldown.and_then(|cooldown| cooldown.failure.as_ref());
+        let why = of_all.map_or(call.failure.as_str(), |failure| failure.message.as_str());
+        let detail = if why.is_empty() { self.provider.clone() } else { format!("{}: {why}", self.provider) };
         let cause = if asked { WaitCause::Cooldown } else { WaitCause::Retry };
         Wait { cause, time_ms: Some(millis(until - now)), detail }
     }
@@ -332,6 +331,7 @@ impl State {
         }
         call.spent = spent;
         call.not_before = Some(now + pause);
+        call.failure = failure.message;
         Verdict::Retry
     }
 

@@ -59,7 +59,7 @@ impl Egress {
             Egress::Online | Egress::Offline => {
                 format!("to permit this host alone, set network = [\"{host}\"] in the config or --network {host}")
             }
-            Egress::Hosts(_) => format!("add \"{host}\" to `network`"),
+            Egress::Hosts(_) => format!("add {host} to --network, or \"{host}\" to `network` in the config"),
         };
         Err(ModelError::new(ModelErrorKind::Egress, format!("`{place}` may not be reached: network is {self}"))
             .hint(hint))
@@ -207,7 +207,7 @@ mod tests {
         let error = Egress::parse("a.test, *.b.test:1, [::1]:2").unwrap().check(&url).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "`127.0.0.1:8080` may not be reached: network is limited to a.test, *.b.test:1, [::1]:2; add \"127.0.0.1\" to `network`"
+            "`127.0.0.1:8080` may not be reached: network is limited to a.test, *.b.test:1, [::1]:2; add 127.0.0.1 to --network, or \"127.0.0.1\" to `network` in the config"
         );
         let nothing = Egress::Hosts(Vec::new()).check(&url).unwrap_err();
         assert!(nothing.message.ends_with("limited to no host at all"), "{nothing}");

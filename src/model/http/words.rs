@@ -17,7 +17,7 @@ pub(super) fn gave_up(model: &str, server: &Server, give_up: &GiveUp) -> ModelEr
         ModelErrorKind::Auth => match &provider.auth {
             Auth::Key { variable, .. } => (
                 format!("`{name}` at {host} refused the key in {variable}{said}"),
-                format!("check {variable}, and that it belongs to this provider; `sortie doctor` tries it"),
+                format!("check {variable}, and that it belongs to this provider"),
             ),
             Auth::None => (
                 format!("`{name}` at {host} wants a key, and none is configured{said}"),
@@ -27,6 +27,10 @@ pub(super) fn gave_up(model: &str, server: &Server, give_up: &GiveUp) -> ModelEr
         ModelErrorKind::Quota => (
             format!("`{name}` refuses `{model}`: quota or credit is used up{said}"),
             "see the provider's billing page; waiting does not help".to_string(),
+        ),
+        ModelErrorKind::NotFound if failure.status.is_some_and(|status| (300..400).contains(&status)) => (
+            format!("`{name}` is not at {}{said}", server.address()),
+            "correct the base URL: redirects are not followed".to_string(),
         ),
         ModelErrorKind::NotFound => (
             format!("`{name}` at {} knows no `{model}`, or the address is wrong{said}", server.address()),
@@ -44,8 +48,8 @@ pub(super) fn gave_up(model: &str, server: &Server, give_up: &GiveUp) -> ModelEr
         ModelErrorKind::Network | ModelErrorKind::Cut | ModelErrorKind::Silent => (
             format!("no answer of `{name}`{said}"),
             match failure.hint.as_str() {
-                "" => "check the base URL, the network and the proxy settings; `sortie doctor` tells more".to_string(),
-                hint => format!("{hint}; `sortie doctor` tells more"),
+                "" => "check the base URL, the network and the proxy settings".to_string(),
+                hint => hint.to_string(),
             },
         ),
         ModelErrorKind::ContextFull => (
@@ -58,11 +62,11 @@ pub(super) fn gave_up(model: &str, server: &Server, give_up: &GiveUp) -> ModelEr
         ),
         ModelErrorKind::Protocol => (
             format!("`{name}` at {} answered with something that its protocol does not know{said}", server.address()),
-            "check the base URL and `protocol`; --trace-http shows what came".to_string(),
+            "check the base URL and `protocol`; a run with --trace-http records what came".to_string(),
         ),
         ModelErrorKind::InvalidRequest | ModelErrorKind::Egress | ModelErrorKind::Script => (
             format!("`{name}` did not accept the request for `{model}`{said}"),
-            "--trace-http shows what was sent".to_string(),
+            "a run with --trace-http records what was sent".to_string(),
         ),
     };
     let tried = give_up.words().map_or_else(String::new, |words| format!("; {words}"));

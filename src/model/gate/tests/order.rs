@@ -78,6 +78,15 @@ async fn every_wait_is_told_once_per_cause_before_it_and_no_wait_is_not_told() {
         assert_eq!((told[0].0, told[0].2.as_str()), (WaitCause::Cooldown, "some: too many requests"));
         assert!((1_000..2_300).contains(&told[0].1.unwrap()), "{told:?}");
     }
+    // A failure of its own that says nothing of the provider's load.
+    let gate = super::gate(streams(4));
+    let mut broken = gate.call(0);
+    let permit = gate.enter(&mut broken, &tell).await.unwrap();
+    let failure = Failure { message: "internal".to_string(), ..turned_away(500, None) };
+    assert!(matches!(gate.failed(&mut broken, permit, failure), Verdict::Retry));
+    assert!(timeout(seconds(0.1), gate.enter(&mut broken, &tell)).await.is_err());
+    let told = take();
+    assert_eq!((told.len(), told[0].0, told[0].2.as_str()), (1, WaitCause::Retry, "some: internal"));
     // Without a hint the pause is ours: a retry to the one that failed, a cooldown to others.
     let gate = super::gate(streams(4));
     let mut failed = gate.call(0);

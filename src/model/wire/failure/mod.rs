@@ -91,7 +91,7 @@ impl Failure {
             let place = header("location").map(|place| place.split(['?', '#']).next().unwrap_or_default());
             let place = text::one_line(place.unwrap_or("elsewhere"), WORDS);
             failure.kind = ModelErrorKind::NotFound;
-            failure.message = format!("redirects to `{place}`: is the base URL right?");
+            failure.message = format!("redirects to `{place}`");
         }
         if status == 404 && failure.message.is_empty() {
             failure.message = format!("has nothing at `{}`: is the base URL right?", protocol.path());
