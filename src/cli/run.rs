@@ -221,9 +221,10 @@ pub(crate) fn main(args: RunArgs, out: &mut Out) -> Result<u8, Error> {
         reporters: reporters(args.output, questions, out),
     };
     let end = execute(config, harness);
+    let traced = recorded.trace().is_some();
     recorded.finish(out);
     let end = end?;
-    conclude(&end, called.as_deref(), &args.workspace.directory, out)
+    conclude(&end, called.as_deref(), traced, &args.workspace.directory, out)
 }
 
 /// The run's models: its own, and those that nodes and roles name.
@@ -435,7 +436,7 @@ fn execute(config: RunConfig, harness: Harness) -> Result<RunEnd, Error> {
 
 /// Says what went wrong with the run as a whole; the nodes' causes are in the table already. `called` is the run's model
 /// where a server has it.
-fn conclude(end: &RunEnd, called: Option<&str>, directory: &Path, out: &mut Out) -> Result<u8, Error> {
+fn conclude(end: &RunEnd, called: Option<&str>, traced: bool, directory: &Path, out: &mut Out) -> Result<u8, Error> {
     for problem in &end.unreported {
         out.note(&format!("warning: {problem}"));
     }
@@ -448,6 +449,7 @@ fn conclude(end: &RunEnd, called: Option<&str>, directory: &Path, out: &mut Out)
             };
             // Of a run without a reply there is little to show; whether a server answers is best tried by itself.
             let hint = match called.filter(|_| end.status == RunStatus::NoModel) {
+                Some(_) if traced => format!("`sortie trace show {}{place}` shows what was sent and answered", end.run),
                 Some(model) => format!(
                     "`sortie doctor --model {model}{place}` tries key and address with one tiny call; --trace-http writes \
                      down what is sent and answered"

@@ -121,6 +121,8 @@ fn a_run_without_a_reply_leads_to_the_doctor_and_a_model_behind_it_is_named() {
     let said = run("--network offline");
     assert_eq!((said.code, said.stdout.as_str()), (4, ""), "{}", said.stderr);
     assert!(said.stderr.contains("hint: `sortie doctor --model p/m -C workspace` tries key and"), "{}", said.stderr);
+    let said = run("--network offline --trace-http");
+    assert!(said.stderr.contains("hint: `sortie trace show "), "{}", said.stderr);
 
     for (flag, role) in [("--fallback-model", "fallback"), ("--small-model", "small")] {
         let said = run(&format!("{flag} openai/m"));
