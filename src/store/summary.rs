@@ -30,6 +30,8 @@ pub struct Summary {
     pub latest: Option<Timestamp>,
     /// How the run ended: status and exit code; `None` while it runs or when it was killed.
     pub ended: Option<(String, u8)>,
+    /// What went wrong with the run as a whole, if anything.
+    pub problem: Option<String>,
     /// The coordinator's answer.
     pub answer: Option<String>,
     /// The latest merge.
@@ -268,6 +270,7 @@ impl Summary {
             EventKind::Answered { text } => self.answer = Some(text.clone()),
             EventKind::RunFinished { status, exit_code, problem, usage, cost } => {
                 self.notices.extend(problem.clone());
+                self.problem.clone_from(problem);
                 self.ended = Some((status.clone(), *exit_code));
                 self.usage = *usage;
                 self.cost = *cost;

@@ -20,6 +20,9 @@ pub struct RunResult<'a> {
     /// `unfinished` when the run has no last event: it runs, or was killed.
     status: &'a str,
     exit_code: Option<u8>,
+    /// What went wrong with the run as a whole, if anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<&'a str>,
     /// The coordinator's answer, or the merged message of a run without one.
     answer: Option<&'a str>,
     /// In plan order.
@@ -68,6 +71,7 @@ impl<'a> From<&'a Summary> for RunResult<'a> {
             run: &summary.run,
             status: summary.ended.as_ref().map_or("unfinished", |(status, _)| status),
             exit_code: summary.ended.as_ref().map(|(_, code)| *code),
+            problem: summary.problem.as_deref(),
             answer: summary.result_text(),
             nodes: summary.nodes().map(NodeResult::from).collect(),
             usage: summary.usage,

@@ -165,12 +165,16 @@ fn normal(said: &Said, result: Option<&Value>) -> Value {
     let Some(result) = result else { return json!({ "exit_code": said.code }) };
     let nodes: Vec<Value> = result["nodes"].as_array().into_iter().flatten().map(normal_node).collect();
     assert_eq!(result["exit_code"], said.code, "the result says how the process ends");
-    json!({
+    let mut normal = json!({
         "status": result["status"],
         "exit_code": said.code,
         "answer": result["answer"].as_str().map(|answer| answer.lines().collect::<Vec<_>>()),
         "nodes": nodes,
-    })
+    });
+    if let Some(problem) = result["problem"].as_str() {
+        normal["problem"] = json!(problem);
+    }
+    normal
 }
 
 /// What a server was asked: the path of each request and what came after the prompt, long texts cut.
