@@ -13,9 +13,8 @@ const EFFICIENCY: f64 = 0.95;
 const SIBLINGS: usize = 16;
 /// Three turns, each 200 ms to the first of five chunks and 20 ms to each other.
 const IDEAL: Duration = Duration::from_millis(3 * 280);
-/// A model that nothing is known of, and one that caches prefixes.
-const UNKNOWN: &str = "anthropic/scripted";
-const CACHING: &str = "anthropic/claude-sonnet-4-5";
+/// A model that nothing is known of.
+const UNKNOWN: &str = "plain/scripted";
 
 /// A run that has ended.
 struct Ran {
@@ -30,7 +29,7 @@ pub(crate) fn wide() -> Result<bool, Failure> {
     let served = Served::start("agents", "anthropic")?;
     let mut runs = Vec::new();
     for _ in 0..ROUNDS {
-        runs.push(run(&served.url, UNKNOWN, WIDE)?);
+        runs.push(run(&served.url, "anthropic", UNKNOWN, WIDE)?);
     }
     runs.sort_by_key(|run| run.makespan);
     let median = &runs[ROUNDS / 2];
@@ -46,29 +45,43 @@ pub(crate) fn wide() -> Result<bool, Failure> {
     Ok(within)
 }
 
-/// What the hold costs in time and saves in input. The price of input is 1, read from the cache 0.1, written 1.25.
+/// What the hold costs in time and saves in input, and what marks do. The price of input is 1, read from a cache 0.1,
+/// marked to be written to it 1.25.
 pub(crate) fn cached() -> Result<(), Failure> {
-    for (name, model) in [("without", UNKNOWN), ("with", CACHING)] {
+    for (name, protocol, model, write) in [
+        ("caches by itself, without the hold", "openai-chat", UNKNOWN, 1.0),
+        ("caches by itself, with the hold", "openai-chat", "openai/gpt-5.5", 1.0),
+        ("wants marks, without hold and marks", "anthropic", UNKNOWN, 1.0),
+        ("wants marks, with hold and marks", "anthropic", "anthropic/claude-sonnet-4-5", 1.25),
+    ] {
         // A new server each: an empty cache.
-        let served = Served::start("cached", "anthropic")?;
-        let ran = run(&served.url, model, SIBLINGS)?;
+        let served = Served::start("cached", protocol)?;
+        let ran = run(&served.url, protocol, model, SIBLINGS)?;
         let all = ran.input + ran.cache_read;
         print(&format!(
-            "{SIBLINGS} siblings {name} the hold and cache marks: {:.0} ms, {:.0}% of {all:.0} input tokens read from the cache, costs {:.0}% of uncached",
+            "{SIBLINGS} siblings on a server that {name}: {:.0} ms, {:.0}% of {all:.0} input tokens read from the cache, which costs {:.0}% of uncached",
             ms(ran.makespan),
             ran.cache_read / all * 100.0,
-            (ran.input * if model == CACHING { 1.25 } else { 1.0 } + ran.cache_read * 0.1) / all * 100.0,
+            (ran.input * write + ran.cache_read * 0.1) / all * 100.0,
         ));
     }
     Ok(())
 }
 
-fn run(url: &str, model: &str, subagents: usize) -> Result<Ran, Failure> {
+fn run(url: &str, protocol: &str, model: &str, subagents: usize) -> Result<Ran, Failure> {
     let place = tempfile::tempdir()?;
     write(place.path(), subagents)?;
+    let config = place.path().join("sortie");
+    std::fs::create_dir(&config)?;
+    std::fs::write(
+        config.join("config.toml"),
+        format!("[providers.plain]\nprotocol = \"{protocol}\"\nbase_url = \"{url}\"\n"),
+    )?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_sortie"));
     command.current_dir(place.path()).env_clear();
-    command.env("ANTHROPIC_API_KEY", "none").env("ANTHROPIC_BASE_URL", url).env("SORTIE_STATE_DIR", place.path());
+    command.env("ANTHROPIC_API_KEY", "none").env("ANTHROPIC_BASE_URL", url);
+    command.env("OPENAI_API_KEY", "none").env("OPENAI_BASE_URL", url).env("SORTIE_STATE_DIR", place.path());
+    command.env("XDG_CONFIG_HOME", place.path());
     command.args(["run", "--plan", "plan.toml", "--model", model, "--output", "jsonl"]);
     command.args(["--jobs", &subagents.to_string()]);
     let begun = Instant::now();

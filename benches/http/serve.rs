@@ -4,7 +4,7 @@ use crate::cache::{Blocks, Cache};
 use crate::say::{self, Say};
 use crate::server::{Plan, Received, Server};
 use crate::{Failure, print};
-use serde_json::{Value, json};
+use serde_json::json;
 use sortie::model::wire::Protocol;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -54,13 +54,12 @@ pub(crate) fn serve(what: &str, protocol: Protocol) -> Result<(), Failure> {
     let director = move |received: &Received| match &*what {
         "stream" => long(protocol),
         "stall" => Plan::stream(say::text("The first words of it.").cut(protocol)).then_stall(),
-        "agents" => paced(&turn(&received.json(), [0; 2]).events(protocol)),
+        "agents" => paced(&turn(received, [0; 2]).events(protocol)),
         _ => {
-            let body = received.json();
-            let blocks = Blocks::of(protocol, &body);
+            let blocks = Blocks::of(protocol, &received.json());
             let mut cache = cache.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let read = cache.serve(protocol, &blocks, received.at, received.at + FIRST);
-            paced(&turn(&body, [(blocks.size() - read) / 4, read / 4]).events(protocol))
+            paced(&turn(received, [(blocks.size() - read) / 4, read / 4]).events(protocol))
         }
     };
     runtime.block_on(async {
@@ -84,13 +83,13 @@ fn long(protocol: Protocol) -> Plan {
 
 /// Events in as many chunks as a turn has.
 fn paced(events: &[String]) -> Plan {
-    let chunk = events.len().div_ceil(CHUNKS);
-    Plan::stream(events.chunks(chunk).map(<[String]>::concat)).paced(FIRST, NEXT)
+    let end = |chunk: usize| events.len() * chunk / CHUNKS;
+    Plan::stream((0..CHUNKS).map(|chunk| events[end(chunk)..end(chunk + 1)].concat())).paced(FIRST, NEXT)
 }
 
 /// What a subagent is told by how many results it has: two reads, then its report.
-fn turn(body: &Value, [input, cached]: [u64; 2]) -> Say {
-    let text = body.to_string();
+fn turn(received: &Received, [input, cached]: [u64; 2]) -> Say {
+    let text = String::from_utf8_lossy(&received.body);
     let marks = ["\"tool_result\"", "\"role\":\"tool\"", "\"function_call_output\""];
     let results = marks.iter().map(|mark| text.matches(mark).count()).max().unwrap_or(0);
     let reply = match results {
