@@ -1,12 +1,13 @@
 //! One reply over a socket: cut at every byte, stopped, dropped, spoilt, endless.
 
-use super::kit::{KEY, answer, ask, model, words};
+use super::kit::{Frozen, KEY, answer, ask, model, model_of, provider, settle, words};
 use super::say::{self, PROTOCOLS, Say};
 use super::server::{Plan, Server};
 use futures_util::StreamExt;
 use serde_json::json;
 use sortie::model::wire::Protocol;
-use sortie::model::{Block, Delta, Model, ModelErrorKind, Reply, StopKind};
+use sortie::model::{Block, Delta, Model, ModelError, ModelErrorKind, Reply, StopKind};
+use std::time::Duration;
 
 fn short() -> Say {
     say::text("né 你👩‍💻.").call("read", json!({ "p": "ä" }))
@@ -220,5 +221,38 @@ async fn a_reply_of_fifty_megabytes_is_refused_and_read_no_further() {
             assert!(sent < 60, "{protocol:?}: {sent} MB were taken");
             assert!(!server.has_next(), "{protocol:?}: nor asked for again");
         }
+    }
+}
+
+/// What it says of a server that is none, and how often it asks.
+async fn misfit(url: &str, protocol: Protocol) -> ModelError {
+    let time = Frozen::new();
+    let model = model_of(provider(url, protocol));
+    let call = tokio::spawn(async move { answer(model.as_ref(), "look").await });
+    time.until(Duration::from_millis(500), || call.is_finished()).await;
+    drop(time);
+    tokio::time::resume();
+    call.await.unwrap().unwrap_err()
+}
+
+#[tokio::test]
+async fn what_is_no_model_server_is_told_by_name_within_bounds() {
+    for protocol in PROTOCOLS {
+        let page = "<!doctype html><html><head><title>Sign in</title></head></html>";
+        let server = Server::directed(move |_| Plan::whole(200, "text/html", page)).await.unwrap();
+        let error = misfit(server.url(), protocol).await;
+        assert_eq!(error.kind, ModelErrorKind::Protocol, "{protocol:?}: {error}");
+        assert!(error.message.contains("`fixture`") && error.message.contains("HTML"), "{protocol:?}: {error}");
+        assert_eq!(server.received().len(), 1, "{protocol:?}: a page does not become a stream by asking again");
+
+        let error = misfit(&server.url().replace("http://", "https://"), protocol).await;
+        assert!(error.message.contains("TLS") || error.message.contains("http://"), "{protocol:?}: {error}");
+
+        let nobody = server.url().to_string();
+        drop(server);
+        settle().await;
+        let error = misfit(&nobody, protocol).await;
+        assert_eq!(error.kind, ModelErrorKind::Network, "{protocol:?}: {error}");
+        assert!(!error.to_string().contains(KEY));
     }
 }
