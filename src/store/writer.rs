@@ -1,6 +1,6 @@
 //! The one writer of a run directory: what is written in which order.
 //!
-//! The loop, per batch of what is queued:
+//! The loop, per batch of what is queued, which is what comes in a tenth of a second or until something urgent comes:
 //! 1. write transcripts, artifacts, plans and the report as they come; collect event lines;
 //! 2. tell those who wait for a flush;
 //! 3. sync the files that a terminal event of the batch speaks of;
@@ -21,10 +21,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 
 /// Jobs that one batch takes at most, so that its lines stay a few megabytes.
 const BATCH: usize = 4_096;
+
+/// How long what is not urgent may wait for more: when many conversations begin at once, their requests go out before
+/// their files are made. What a crash of the machine or a kill can cost is this much of what nobody was promised.
+const GATHER: Duration = Duration::from_millis(100);
 
 /// The conversation of the parent, as transcripts and events name it.
 const COORDINATOR: &str = "coordinator";
@@ -37,6 +42,17 @@ pub(super) enum Job {
     Report(String),
     Flush(oneshot::Sender<()>),
     Sync(oneshot::Sender<Result<(), StoreError>>),
+}
+
+impl Job {
+    /// Whether somebody waits for it, or it has to be on disk.
+    fn is_urgent(&self) -> bool {
+        match self {
+            Job::Flush(_) | Job::Sync(_) => true,
+            Job::Event(event) => !matches!(subject(&event.kind), Subject::Nothing),
+            Job::Transcript { .. } | Job::Artifact { .. } | Job::Report(_) => false,
+        }
+    }
 }
 
 /// Writes the jobs of one run.
@@ -64,8 +80,15 @@ impl<D: Disk> Writer<D> {
     /// Writes until the last sender is gone.
     pub(super) fn run(mut self, jobs: &Receiver<Job>) {
         while let Ok(first) = jobs.recv() {
-            let rest = jobs.try_iter().take(BATCH - 1);
-            let batch: Vec<Job> = std::iter::once(first).chain(rest).collect();
+            let due = Instant::now() + GATHER;
+            let mut batch = vec![first];
+            while batch.len() < BATCH && !batch.last().is_some_and(Job::is_urgent) {
+                match jobs.recv_timeout(due.saturating_duration_since(Instant::now())) {
+                    Ok(job) => batch.push(job),
+                    Err(_) => break,
+                }
+            }
+            batch.extend(jobs.try_iter().take(BATCH - batch.len()));
             tracing::trace!(jobs = batch.len(), "commit");
             self.commit(batch);
         }
